@@ -1,0 +1,42 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+.PHONY: help install demo test lint types tests format bench clean
+
+help:  ## list the commands
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+$(INSTALLED): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --disable-pip-version-check --quiet --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+install: $(INSTALLED)  ## prepare .venv with all that demo and tests need; nothing when it is up to date
+
+demo: install  ## train with and without FedDecorr on embedded data and write a report (about a minute)
+	$(BIN)/feddecorr demo
+
+test: lint types tests  ## lint, strict types and the whole test suite
+
+lint: install  ## style and common mistakes
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: install  ## strict static types
+	$(BIN)/mypy
+
+tests: install  ## the test suite, in parallel
+	$(BIN)/pytest
+
+format: install  ## rewrite the sources in the project's style
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: install  ## speed and memory against a bare PyTorch loop
+	$(BIN)/python -m benchmarks.speed
+
+clean:  ## remove the environment and caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache build dist

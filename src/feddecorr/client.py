@@ -1,0 +1,131 @@
+"""The client: the one training loop, which every engine calls and no method repeats."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from feddecorr.errors import RunError
+from feddecorr.federation import Federation
+from feddecorr.machine import threads
+from feddecorr.messages import Broadcast, State, Update
+from feddecorr.methods import Local
+from feddecorr.objective import Pass, Term, cross_entropy
+from feddecorr.randomness import generator, seeded
+from feddecorr.representation import capture_representations
+from feddecorr.sgd import SGD
+
+BUFFERS = "buffers/"
+METHOD = "method/"
+
+
+class Client:
+    """Plays any client of the federation; one is built per process, with one model."""
+
+    def __init__(self, federation: Federation) -> None:
+        self.federation = federation
+        self.model = federation.build_model()
+        self.parameters = dict(self.model.named_parameters())
+        self.buffers = dict(self.model.named_buffers())
+
+    def __call__(self, broadcast: Broadcast, client: int, memory: State) -> tuple[Update, State]:
+        """Train as that client from what the server sent; return the update and what to remember."""
+        experiment = self.federation.experiment
+        remembered = _section(memory, BUFFERS) if experiment.buffers == "local" else {}
+        _copy(self.parameters, broadcast.weights)
+        _copy(self.buffers, remembered or broadcast.buffers)
+        local = Local(
+            client=client,
+            broadcast=broadcast,
+            memory=_section(memory, METHOD),
+            model=self.model,
+            labels=self.federation.dataset.train.labels[self.federation.parts[client]],
+            classes=len(self.federation.dataset.classes),
+            lr=experiment.training.lr,
+        )
+        seed = experiment.seed
+        with threads(experiment.training.threads), seeded(seed, "client", broadcast.round, client):
+            amount, metrics = self._train(local)
+        weights = {name: parameter.detach().to("cpu", copy=True) for name, parameter in self.parameters.items()}
+        buffers = {name: buffer.to("cpu", copy=True) for name, buffer in self.buffers.items()}
+        extra, kept = experiment.method.finish(local, weights, amount)
+        memory = {METHOD + name: tensor for name, tensor in kept.items()}
+        if experiment.buffers == "local":
+            memory |= {BUFFERS + name: tensor for name, tensor in buffers.items()}
+        return Update(client, len(local.labels), amount, weights, buffers, extra, metrics), memory
+
+    def _train(self, local: Local) -> tuple[float, dict[str, float]]:
+        experiment = self.federation.experiment
+        terms = {"cross_entropy": cross_entropy, **experiment.regularizers, **experiment.method.terms(local)}
+        training = experiment.training
+        parameters = list(self.parameters.values())
+        optimizer = SGD(parameters, lr=training.lr, momentum=training.momentum, weight_decay=training.weight_decay)
+        tally = Tally(terms)
+        self.model.train()
+        with capture_representations(self.model) as seen:
+            for x, y in self._batches(local):
+
+                def compute(x: Tensor = x, y: Tensor = y) -> Sequence[Tensor]:
+                    logits = self.model(x)
+                    forward = Pass(x, y, seen.z, logits, self.parameters)
+                    loss = tally.total(forward)
+                    return torch.autograd.grad(loss, parameters, materialize_grads=True)
+
+                optimizer.step(experiment.method.gradient(local, compute))
+        return optimizer.amount, tally.means(local)
+
+    def _batches(self, local: Local) -> Iterator[tuple[Tensor, Tensor]]:
+        dataset, training = self.federation.dataset, self.federation.experiment.training
+        indices = torch.from_numpy(self.federation.parts[local.client])
+        seed, now = self.federation.experiment.seed, local.broadcast.round
+        for epoch in range(training.epochs):
+            order = torch.randperm(len(indices), generator=generator(seed, "batches", now, local.client, epoch))
+            for batch in split_batches(indices[order], training.batch):
+                x = dataset.normalize(dataset.train.pixels[batch].to(training.device))
+                yield x, dataset.train.labels[batch].to(training.device)
+
+
+class Tally:
+    """Adds the terms up and keeps the mean of each over the local steps."""
+
+    def __init__(self, terms: Mapping[str, Term]) -> None:
+        self.terms = terms
+        self.passes = 0
+        self.sums: list[Tensor] = []
+
+    def total(self, forward: Pass) -> Tensor:
+        """Return the objective of one pass."""
+        values = [term(forward) for term in self.terms.values()]
+        detached = [value.detach() for value in values]
+        self.sums = list(torch._foreach_add(self.sums, detached)) if self.sums else detached
+        self.passes += 1
+        return torch.stack(values).sum() if len(values) > 1 else values[0]
+
+    def means(self, local: Local) -> dict[str, float]:
+        """Return the mean of each term, or refuse to hand on a model that diverged."""
+        means = {name: float(value) / self.passes for name, value in zip(self.terms, self.sums, strict=True)}
+        for name, mean in means.items():
+            if not math.isfinite(mean):
+                raise RunError(f"the term '{name}' became {mean} in local training; lower training.lr (now {local.lr:g})")
+        return means
+
+
+def split_batches(order: Tensor, size: int) -> list[Tensor]:
+    """Cut into batches; a last batch of one, of which BatchNorm knows no variance, joins the one before it."""
+    batches = list(order.split(size))
+    if len(batches) > 1 and len(batches[-1]) == 1:
+        batches[-2:] = [torch.cat(batches[-2:])]
+    return batches
+
+
+def _section(state: State, prefix: str) -> State:
+    return {name.removeprefix(prefix): tensor for name, tensor in state.items() if name.startswith(prefix)}
+
+
+@torch.no_grad()
+def _copy(mine: Mapping[str, Tensor], theirs: State) -> None:
+    if mine:
+        torch._foreach_copy_(list(mine.values()), [theirs[name] for name in mine])

@@ -1,0 +1,46 @@
+"""What clients remember between rounds, kept on disk: main memory does not grow with the clients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from feddecorr.files import load_tensors, save_tensors
+from feddecorr.messages import State
+
+
+class Memories:
+    """One file per client and round in which it trained: `DIR/CLIENT/ROUND.safetensors`.
+
+    A client starts round r with its newest file from before r. So a round can be done again at any time, and
+    files of a round that was never finished do no harm.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def load(self, client: int, before: int) -> State:
+        """Return what the client remembers when that round begins; nothing if it never took part."""
+        earlier = [number for number in self._rounds(client) if number < before]
+        return load_tensors(self._file(client, max(earlier))) if earlier else {}
+
+    def save(self, client: int, now: int, memory: State) -> None:
+        """Keep what the client remembers after that round."""
+        if memory:
+            self._file(client, now).parent.mkdir(parents=True, exist_ok=True)
+            save_tensors(self._file(client, now), memory)
+
+    def settle(self, clients: Iterable[int], now: int) -> None:
+        """Drop what was replaced, once the round is safely recorded."""
+        for client in clients:
+            rounds = self._rounds(client)
+            if now in rounds:
+                for number in rounds:
+                    if number < now:
+                        self._file(client, number).unlink()
+
+    def _rounds(self, client: int) -> list[int]:
+        return [int(path.stem) for path in (self.directory / str(client)).glob("*.safetensors")]
+
+    def _file(self, client: int, now: int) -> Path:
+        return self.directory / str(client) / f"{now}.safetensors"

@@ -1,0 +1,164 @@
+"""Worker processes that stay alive over all rounds."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from multiprocessing.connection import Connection, wait
+from typing import TYPE_CHECKING
+
+from pydantic import Field, PositiveInt
+from torch import Tensor
+
+from feddecorr.engines.engine import Engine, RunClients
+from feddecorr.engines.parcel import Layout, shared_memory
+from feddecorr.engines.startup import context
+from feddecorr.engines.worker import Done, Failed, NewRound, Play, work
+from feddecorr.errors import RunError
+from feddecorr.messages import Broadcast, Update
+
+if TYPE_CHECKING:
+    from feddecorr.engines.memories import Memories
+    from feddecorr.federation import Federation
+
+MAX_DEATHS = 3
+"""So often may a client's worker be killed before the run gives up."""
+
+
+class Pool(Engine):
+    """Runs clients in worker processes that share the images; a killed worker is replaced."""
+
+    workers: PositiveInt | None = Field(None, description="processes; one for each core (over training.threads)")
+
+    @contextmanager
+    def open(self, federation: Federation, memories: Memories) -> Iterator[RunClients]:
+        """Start the workers."""
+        threads = federation.experiment.training.threads
+        count = self.workers or max(1, (os.cpu_count() or 1) // threads)
+        federation.dataset.share()
+        crew = Crew(federation, memories, min(count, federation.experiment.clients))
+        try:
+            yield crew.run
+        finally:
+            crew.close()
+
+
+class Worker:
+    """The main process's end of one worker, with the clients that it was told to play and has not yet."""
+
+    def __init__(self, federation: Federation, memories: Memories) -> None:
+        self.connection, theirs = context().Pipe()
+        self.process = context().Process(target=work, args=(theirs, federation, memories), daemon=True)
+        self.process.start()
+        theirs.close()
+        self.round = 0
+        self.clients: deque[int] = deque()
+        self._slots: dict[int, Tensor] = {}
+        self._orders = 0
+
+    def play(self, news: NewRound, client: int) -> None:
+        """Tell the worker to play a client; it may be busy with one other at the most.
+
+        Its two slots take turns: an order is only given after the answer to the last but one was taken out.
+        """
+        if self.round != news.round:
+            self.connection.send(news)
+            self.round = news.round
+        self.connection.send(Play(client, slot=self._orders % 2))
+        self._orders += 1
+        self.clients.append(client)
+
+    def receive(self) -> Update | Failed:
+        """Take out the next answer."""
+        answer = self.connection.recv()
+        self.clients.popleft()
+        if isinstance(answer, Failed):
+            return answer
+        if answer.memory is not None:
+            self._slots[answer.slot] = answer.memory
+        states = answer.layout.read(self._slots[answer.slot][: answer.layout.size].clone())
+        return Update(
+            client=answer.client, examples=answer.examples, amount=answer.amount, metrics=answer.metrics, **states
+        )
+
+    def end(self) -> None:
+        """End the process, whatever it is doing."""
+        self.connection.close()
+        self.process.kill()
+        self.process.join()
+
+
+class Crew:
+    """All workers, and the clients of the round that wait for one."""
+
+    def __init__(self, federation: Federation, memories: Memories, count: int) -> None:
+        self._recipe = federation, memories
+        self.workers = [Worker(*self._recipe) for _ in range(count)]
+        self._flat = shared_memory(0)
+
+    def run(self, broadcast: Broadcast, clients: Sequence[int]) -> Iterator[Update]:
+        """Yield the clients' updates in their order; which worker played whom leaves no trace."""
+        news = self._announce(broadcast)
+        waiting = deque(clients)
+        finished: dict[int, Update] = {}
+        deaths: Counter[int] = Counter()
+        for client in clients:
+            while client not in finished:
+                self._hand_out(news, waiting)
+                for worker in self._with_news():
+                    try:
+                        answer = worker.receive()
+                    except (EOFError, OSError):
+                        deaths.update(list(worker.clients)[:1])
+                        self._replace(worker, waiting, deaths, broadcast.round)
+                        continue
+                    if isinstance(answer, Failed):
+                        message = f"client {answer.client} failed in round {broadcast.round}: {answer.cause}"
+                        raise RunError(message) from RuntimeError(f"in the worker:\n{answer.trace}")
+                    finished[answer.client] = answer
+            yield finished.pop(client)
+
+    def close(self) -> None:
+        """End all workers."""
+        for worker in self.workers:
+            worker.end()
+
+    def _announce(self, broadcast: Broadcast) -> NewRound:
+        sections = {"weights": broadcast.weights, "buffers": broadcast.buffers, "shared": broadcast.shared}
+        layout = Layout.of(sections)
+        if len(self._flat) < layout.size:
+            self._flat = shared_memory(layout.size)
+        layout.write(self._flat, sections)
+        return NewRound(broadcast.round, layout, self._flat)
+
+    def _hand_out(self, news: NewRound, waiting: deque[int]) -> None:
+        """Keep every worker busy, with one more client at hand while there are plenty.
+
+        Towards the end of the round nobody takes a second: the last clients go to whoever is free first.
+        """
+        for depth in (1, 2):
+            for worker in self.workers:
+                plenty = len(waiting) > len(self.workers)
+                if waiting and len(worker.clients) < depth and (depth == 1 or plenty):
+                    try:
+                        worker.play(news, waiting[0])
+                    except OSError:  # it was killed: `receive` will find out
+                        worker.clients.append(waiting[0])
+                    waiting.popleft()
+
+    def _with_news(self) -> list[Worker]:
+        busy = {worker.connection: worker for worker in self.workers if worker.clients}
+        return [busy[found] for found in wait(list(busy)) if isinstance(found, Connection)]
+
+    def _replace(self, worker: Worker, waiting: deque[int], deaths: Counter[int], now: int) -> None:
+        waiting.extendleft(reversed(worker.clients))
+        worker.end()
+        for client, count in deaths.items():
+            if count >= MAX_DEATHS:
+                cause = f"its worker process was killed {count} times (out of memory?); try fewer engine.workers"
+                raise RunError(f"client {client} failed in round {now}: {cause}")
+        self.workers[self.workers.index(worker)] = Worker(*self._recipe)

@@ -1,0 +1,24 @@
+"""A plain multi-layer perceptron."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+from pydantic import Field, PositiveInt
+from torch import nn
+
+from feddecorr.models.model import Model
+
+
+class MLP(Model):
+    """Fully connected layers with ReLU; fast, without BatchNorm."""
+
+    widths: tuple[PositiveInt, ...] = Field((256, 256), min_length=1, description="hidden widths; the last is d")
+
+    def build(self, shape: tuple[int, int, int], classes: int) -> nn.Module:
+        """Return the network."""
+        layers: list[nn.Module] = [nn.Flatten()]
+        for before, after in pairwise((math.prod(shape), *self.widths)):
+            layers += [nn.Linear(before, after), nn.ReLU()]
+        return nn.Sequential(*layers, nn.Linear(self.widths[-1], classes))

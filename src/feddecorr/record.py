@@ -1,0 +1,204 @@
+"""What is kept of a run: a directory of JSON and safetensors files that is whole at every moment."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from feddecorr.engines.memories import Memories
+from feddecorr.errors import UserError
+from feddecorr.evaluate import Evaluated
+from feddecorr.experiment import Experiment
+from feddecorr.federation import Federation
+from feddecorr.files import load_note, load_tensors, save_tensors, write_json
+from feddecorr.messages import Server, State
+from feddecorr.rounds import Round
+
+SECTIONS = ("weights", "buffers", "shared", "memory")
+
+
+@dataclass(frozen=True)
+class Record:
+    """One round, as it is kept. What was not evaluated in this round is None.
+
+    `terms` are the objective's summands as the clients saw them, averaged; `loss` is on the test images.
+    `state` is the global model after the round, as a module's `load_state_dict` takes it.
+    """
+
+    round: int
+    accuracy: float | None
+    loss: float | None
+    effective_rank: float | None
+    significant_singular_values: int | None
+    singular_values: list[float] | None
+    terms: dict[str, float]
+    clients: list[int]
+    seconds: float
+    state: State = field(repr=False, compare=False)
+
+    @classmethod
+    def of(cls, now: Round, found: Evaluated | None, seconds: float) -> Record:
+        """Put together what a round and its evaluation gave."""
+        nothing = dict.fromkeys(Evaluated.__dataclass_fields__)
+        return cls(
+            round=now.number,
+            terms=now.terms,
+            clients=now.clients,
+            seconds=seconds,
+            state={**now.server.weights, **now.server.buffers},
+            **(asdict(found) if found else nothing),  # type: ignore[arg-type]  # the fields of Evaluated, by name
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all but the state, ready for JSON."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "state"}
+
+
+class RunDirectory:
+    """A run on disk.
+
+    `experiment.json`, `environment.json` and `federation.json` are written once. After each round its line goes
+    to `rounds.jsonl`, what the method keeps to `server/ROUND.safetensors`, and then the model replaces
+    `weights.safetensors`: that file's note names the round, and so the round counts from that moment on.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.memories = Memories(path / "clients")
+
+    @classmethod
+    def create(cls, path: Path, experiment: Experiment) -> RunDirectory:
+        """Begin a new run; refuse to touch a directory that holds anything."""
+        if (path / "experiment.json").exists():
+            raise UserError(
+                f"{path} holds a run already: go on with it by 'feddecorr resume {path}', look at it by "
+                f"'feddecorr show {path}', or choose another --out"
+            )
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            raise UserError(f"{path} is not empty and holds no run: choose another --out")
+        path.mkdir(parents=True, exist_ok=True)
+        write_json(path / "environment.json", environment())
+        write_json(path / "experiment.json", experiment.to_dict())
+        return cls(path)
+
+    @classmethod
+    def open(cls, path: Path) -> RunDirectory:
+        """Take up a run that exists."""
+        if not (path / "experiment.json").is_file():
+            raise UserError(f"{path} holds no run (no experiment.json): 'feddecorr run … --out {path}' makes one")
+        return cls(path)
+
+    def experiment(self) -> Experiment:
+        """Return the resolved experiment."""
+        return Experiment.parse(json.loads((self.path / "experiment.json").read_text()))
+
+    def change(self, experiment: Experiment) -> None:
+        """Replace the experiment, where only the number of rounds or the engine differs."""
+        write_json(self.path / "experiment.json", experiment.to_dict())
+
+    def describe(self, federation: Federation) -> None:
+        """Keep who holds how many examples of which class."""
+        labels = federation.dataset.train.labels.numpy()
+        size = len(federation.dataset.classes)
+        counts = [np.bincount(labels[part], minlength=size).tolist() for part in federation.parts]
+        write_json(self.path / "federation.json", {"classes": federation.dataset.classes, "counts": counts})
+
+    def federation(self) -> dict[str, Any]:
+        """Return the classes and, for each client, the number of examples of each."""
+        stored: dict[str, Any] = json.loads((self.path / "federation.json").read_text())
+        return stored
+
+    def finished_rounds(self) -> int:
+        """Return the number of rounds that count."""
+        file = self.path / "weights.safetensors"
+        return int(load_note(file)["round"]) if file.exists() else 0
+
+    def rounds(self) -> list[dict[str, Any]]:
+        """Return the records of all rounds that count."""
+        return [json.loads(line) for line in self._lines()[: self.finished_rounds()]]
+
+    def commit(self, now: Round, record: Record) -> None:
+        """Make a round count."""
+        with (self.path / "rounds.jsonl").open("ab", buffering=0) as lines:
+            lines.write((json.dumps(record.to_dict(), allow_nan=False) + "\n").encode())
+        kept = {
+            f"{section}/{name}": tensor
+            for section in ("shared", "memory")
+            for name, tensor in getattr(now.server, section).items()
+        }
+        if kept:
+            (self.path / "server").mkdir(exist_ok=True)
+            save_tensors(self._server_file(now.number), kept)
+        save_tensors(self.path / "weights.safetensors", record.state, {"round": str(now.number)})
+        self._server_file(now.number - 1).unlink(missing_ok=True)
+        self.memories.settle(now.clients, now.number)
+
+    def take_up(self, start: Server) -> tuple[int, Server]:
+        """Return the last round that counts and the server after it; drop traces of any later round."""
+        number = self.finished_rounds()
+        lines = self._lines()[:number]
+        beside = self.path / ".rounds.jsonl"
+        beside.write_bytes(b"".join(line + b"\n" for line in lines))
+        beside.replace(self.path / "rounds.jsonl")
+        if number == 0:
+            return 0, start
+        state = load_tensors(self.path / "weights.safetensors")
+        kept = load_tensors(self._server_file(number)) if self._server_file(number).exists() else {}
+        sections = {
+            section: {name.removeprefix(f"{section}/"): tensor for name, tensor in kept.items() if name.startswith(f"{section}/")}
+            for section in ("shared", "memory")
+        }
+        weights = {name: state[name] for name in start.weights}
+        buffers = {name: state[name] for name in start.buffers}
+        return number, Server(weights, buffers, **sections)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep a second process from writing to the same run."""
+        with (self.path / ".lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise UserError(f"{self.path} is being written by another process") from error
+            yield
+
+    def _lines(self) -> list[bytes]:
+        file = self.path / "rounds.jsonl"
+        return file.read_bytes().splitlines() if file.exists() else []
+
+    def _server_file(self, number: int) -> Path:
+        return self.path / "server" / f"{number}.safetensors"
+
+
+def environment() -> dict[str, Any]:
+    """Return what else could matter for a run's last bits: versions, the source's commit, the machine."""
+    packages = ("feddecorr", "torch", "numpy", "safetensors")
+    return {
+        "versions": {"python": platform.python_version(), **{name: version(name) for name in packages}},
+        "commit": _commit(),
+        "platform": platform.platform(),
+        "processor": platform.machine(),
+        "cores": os.cpu_count(),
+    }
+
+
+def _commit() -> str | None:
+    """Return the commit of the source tree, with a plus sign if it was changed since; None outside of one."""
+    here = Path(__file__).parent
+    command = ["git", "-C", str(here), "describe", "--always", "--abbrev=40", "--dirty=+", "--exclude=*"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)  # noqa: S603 - fixed words
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()

@@ -1,0 +1,107 @@
+"""Settings from TOML files and `key=value` words: nested dictionaries, in which later words win.
+
+Nothing heavy is imported here, so that a run's engine can be started while PyTorch is being imported.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from feddecorr.errors import UserError
+
+SEVERAL = "regularizers"
+"""The one setting that is a table of kinds by name, where others are one kind with a `name`."""
+
+
+def read_words(words: Iterable[str]) -> dict[str, Any]:
+    """Return the settings that files (`FILE.toml`, `FILE.json`) and `key=value` words say, in their order."""
+    settings: dict[str, Any] = {}
+    for word in words:
+        key, equals, text = word.partition("=")
+        if not equals:
+            _put_all(settings, (), read_file(Path(word)))
+        elif not all(key.split(".")):
+            raise UserError(f"'{word}': a setting is key=value with a dotted key, such as training.lr=0.01")
+        else:
+            _put(settings, tuple(key.split(".")), _value(text))
+    return settings
+
+
+def read_file(path: Path) -> dict[str, Any]:
+    """Return the settings of a TOML or JSON file."""
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        hint = "is neither a setting (key=value) nor a file that can be read"
+        raise UserError(f"'{path}' {hint}: {error}") from error
+    try:
+        settings = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+    except ValueError as error:
+        raise UserError(f"{path}: {error}") from error
+    if not isinstance(settings, dict):
+        raise UserError(f"{path}: expected a table of settings, found {type(settings).__name__}")
+    return settings
+
+
+def _value(text: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _put_all(settings: dict[str, Any], place: tuple[str, ...], table: dict[str, Any]) -> None:
+    for key, value in sorted(table.items(), key=lambda item: item[0] != "name"):  # the kind before its options
+        if isinstance(value, dict) and value:
+            _put_all(settings, (*place, key), value)
+        else:
+            _put(settings, (*place, key), value)
+
+
+def _put(settings: dict[str, Any], place: tuple[str, ...], value: Any) -> None:
+    top, *rest = place
+    if top == SEVERAL:
+        _put_several(settings, rest, value)
+    elif rest == ["name"] or (not rest and isinstance(settings.get(top), dict) and isinstance(value, str)):
+        _choose(settings, top, value)
+    elif not rest:
+        settings[top] = value
+    else:
+        *tables, last = rest
+        inner = _table(settings, top)
+        for name in tables:
+            inner = _table(inner, name)
+        inner[last] = value
+
+
+def _choose(settings: dict[str, Any], top: str, name: str) -> None:
+    """Choose a kind; options given before stay, unless they were another kind's."""
+    options = _table(settings, top)
+    if options.get("name", name) != name:
+        options.clear()
+    options["name"] = name
+
+
+def _put_several(settings: dict[str, Any], rest: list[str], value: Any) -> None:
+    chosen = settings.setdefault(SEVERAL, {})
+    if not rest:
+        names = value.split(",") if isinstance(value, str) else list(value)
+        settings[SEVERAL] = {name: chosen.get(name, {}) for name in names if name not in ("", "none")}
+    elif len(rest) == 1:
+        chosen[rest[0]] = value
+    else:
+        name, *options = rest
+        inner = _table(chosen, name)
+        inner[".".join(options)] = value
+
+
+def _table(settings: dict[str, Any], key: str) -> dict[str, Any]:
+    """Return the table at that key; a bare name there becomes a table with that name."""
+    held = settings.setdefault(key, {})
+    if not isinstance(held, dict):
+        held = settings[key] = {"name": held}
+    return held
