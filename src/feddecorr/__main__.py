@@ -3,9 +3,9 @@
 
 def main() -> None:
     """Run the command line; it is imported only here, so that worker processes don't load it."""
-    from feddecorr.cli import app  # noqa: PLC0415 - see above
+    from feddecorr.cli import main as run_command_line  # noqa: PLC0415 - see above
 
-    app()
+    run_command_line()
 
 
 if __name__ == "__main__":

@@ -59,7 +59,7 @@ class Client:
 
     def _train(self, local: Local) -> tuple[float, dict[str, float]]:
         experiment = self.federation.experiment
-        terms = {"cross_entropy": cross_entropy, **experiment.regularizers, **experiment.method.terms(local)}
+        terms: dict[str, Term] = {"cross_entropy": cross_entropy, **experiment.regularizers, **experiment.method.terms(local)}
         training = experiment.training
         parameters = list(self.parameters.values())
         optimizer = SGD(parameters, lr=training.lr, momentum=training.momentum, weight_decay=training.weight_decay)
@@ -109,7 +109,9 @@ class Tally:
         means = {name: float(value) / self.passes for name, value in zip(self.terms, self.sums, strict=True)}
         for name, mean in means.items():
             if not math.isfinite(mean):
-                raise RunError(f"the term '{name}' became {mean} in local training; lower training.lr (now {local.lr:g})")
+                raise RunError(
+                    f"the term '{name}' became {mean} in local training; lower training.lr (now {local.lr:g})"
+                )
         return means
 
 

@@ -1,40 +1,207 @@
-"""The paper's regularization term, as pure functions of a batch of representations."""
+"""Losses that keep a batch of representations from collapsing into few dimensions, as pure functions.
+
+Each takes representations of shape (n, d), or one of the shapes that `as_batch` averages to it, and returns a
+scalar on their graph and device. All share what they promise:
+
+- computed in float32 at least, whatever autocast is in force;
+- a feature that never varies counts as zero; fewer than two samples give zero; gradients stay finite;
+- NaN or infinity in the input is refused, except inside of `torch.compile`, where the loss becomes NaN;
+- ‖XᵀX‖_F = ‖XXᵀ‖_F, and both products have the same eigenvalues but for zeros: always the smaller one is
+  made, so no d×d matrix when n < d.
+"""
 
 from __future__ import annotations
 
-from typing import Literal
+import functools
+import math
+from collections.abc import Callable
+from typing import Concatenate, Literal, ParamSpec, get_args
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.functional import batch_norm, pad
+
+from feddecorr.errors import UserError
 
 Normalization = Literal["paper", "released"]
 
 EPSILON = 1e-8
-"""Added to each variance: a feature that never varies gives zeros, and its gradient stays bounded."""
+"""Added to each unbiased variance, as in the authors' code: it bounds the gradient of a feature that dies.
+
+Features with a standard deviation of 1e-4 and less fade out; to all others the scale of a feature is nothing.
+"""
+
+Options = ParamSpec("Options")
 
 
+def as_batch(z: Tensor) -> Tensor:
+    """Return representations as (n, d) in float32 at least.
+
+    Feature maps (n, d, h, w) and (n, d, t, h, w) and token sequences (n, t, d) are averaged over their positions.
+    """
+    if not z.is_floating_point():
+        raise UserError(f"representations are floating-point numbers, not {z.dtype}")
+    wide = z.to(torch.promote_types(z.dtype, torch.float32))
+    if wide.ndim == 2:
+        return wide
+    if wide.ndim == 3:
+        return wide.mean(1)
+    if wide.ndim in (4, 5):
+        return wide.flatten(2).mean(2)
+    raise UserError(f"representations have the shape (n, d), (n, t, d) or (n, d, h, w), not {tuple(z.shape)}")
+
+
+def _loss(formula: Callable[Concatenate[Tensor, Options], Tensor]) -> Callable[Concatenate[Tensor, Options], Tensor]:
+    """Let the formula see only what it can deal with: finite (n, d) floats of full precision, n at least two."""
+
+    @functools.wraps(formula)
+    def loss(z: Tensor, /, *options: Options.args, **named: Options.kwargs) -> Tensor:
+        with torch.autocast(z.device.type, enabled=False):
+            batch = as_batch(z)
+            if not torch.compiler.is_compiling():  # a compiled graph cannot branch on values
+                _refuse_infinite(batch.detach())
+            return formula(batch, *options, **named) if len(batch) > 1 else (batch * 0).sum()
+
+    return loss
+
+
+def _refuse_infinite(batch: Tensor) -> None:
+    size = float(torch.linalg.vector_norm(batch))
+    if not math.isfinite(size):
+        raise UserError(
+            "the representations hold NaN, infinity or numbers too large to be squared: training has diverged "
+            "(lower the learning rate), or the model's input was broken already"
+        )
+
+
+@_loss
 def feddecorr(z: Tensor, normalization: Normalization = "released") -> Tensor:
-    """Return the FedDecorr loss of representations `z` of shape (n, d).
+    """Return the FedDecorr loss (Shi et al., ICLR 2023).
 
-    `paper` is equation 8, ‖K‖²_F / d², with K the correlation matrix. `released` is what the authors' code
+    `paper` is its equation 8, ‖K‖²_F / d², with K the correlation matrix. `released` is what the authors' code
     computes: the mean square of the off-diagonal entries of (n−1)·K, divided by n. They are related by
     released = ((n−1)² / n) · (d·paper − 1) / (d−1), so one β acts about n times stronger under `released`.
-
-    Computed in float32 at least, whatever autocast is in force.
     """
     n, d = z.shape
-    with torch.autocast(z.device.type, enabled=False):
-        scores = standardize(z if z.dtype == torch.float64 else z.float())
-        # ‖ẐᵀẐ‖_F = ‖ẐẐᵀ‖_F: the smaller of the two products does.
-        gram = scores @ scores.T if n < d else scores.T @ scores
-        squares = gram.square().sum() / n**2
-        if normalization == "paper":
-            return squares / d**2
-        diagonal = scores.square().mean(0).square().sum()
-        return (squares - diagonal) * (n - 1) ** 2 / (n * d * max(d - 1, 1))
+    scores = standardize(z)
+    if _known(normalization) == "paper":
+        return _gram(scores).square().sum() / (n * d) ** 2
+    return _off_diagonal(scores) * ((n - 1) ** 2 / (n**3 * d * max(d - 1, 1)))
+
+
+@_loss
+def decov(z: Tensor) -> Tensor:
+    """Return DeCov, ½ (‖C‖²_F − ‖diag C‖²) with C the covariance by 1/n (Cogswell et al., ICLR 2016)."""
+    return _off_diagonal(centre(z)) / (2 * len(z) ** 2)
+
+
+@_loss
+def structured_decov(z: Tensor, size: int = 8) -> Tensor:
+    """Return DeCov between groups of `size` consecutive features; within a group they may covary.
+
+    After the Structured Decorrelation Constraint (Xiong et al., ICDM 2016): ½ (‖C‖²_F − Σ_g ‖C_gg‖²_F), with
+    C_gg the covariance within group g. Groups of one make it DeCov; a single group makes it zero.
+    """
+    n, d = z.shape
+    if size < 1:
+        raise UserError(f"a group has at least one feature, not {size}")
+    centred = centre(z)
+    size = min(size, d)
+    groups = pad(centred, (0, -d % size)).unflatten(1, (-1, size)).transpose(0, 1)  # (groups, n, size)
+    return (_gram(centred).square().sum() - _gram(groups).square().sum()).clamp(min=0) / (2 * n**2)
+
+
+@_loss
+def singular(z: Tensor) -> Tensor:
+    """Return L_singular, the variance of the covariance's singular values (equation 6 of the FedDecorr paper).
+
+    Exact, yet without any decomposition: they are the eigenvalues of C, so with their mean t = tr(C)/d the
+    variance is ‖C − t·I‖²_F / d. On the n×n side, d − n eigenvalues are missing; each is zero and adds t².
+    """
+    n, d = z.shape
+    product = _gram(centre(z)) / n
+    mean = product.trace() / d
+    deviations = (product - torch.diag(mean.expand(len(product)))).square().sum()
+    return (deviations + max(d - n, 0) * mean.square()) / d
+
+
+@_loss
+def vicreg_covariance(z: Tensor) -> Tensor:
+    """Return VICReg's covariance term, Σ_{i≠j} C_ij² / d, C by 1/(n−1) (Bardes, Ponce and LeCun, ICLR 2022)."""
+    n, d = z.shape
+    return _off_diagonal(centre(z)) / ((n - 1) ** 2 * d)
+
+
+@_loss
+def vicreg_variance(z: Tensor) -> Tensor:
+    """Return VICReg's variance term: how far, on average, standard deviations stay below one (same paper)."""
+    variances = centre(z).square().sum(0) / (len(z) - 1)
+    return (1 - (variances + 1e-4).sqrt()).relu().mean()
+
+
+@_loss
+def spectral_entropy(z: Tensor) -> Tensor:
+    """Return minus the logarithm of the effective rank (Roy and Vetterli, 2007) of the covariance matrix.
+
+    That is minus the entropy of its eigenvalues, divided by their sum. Those below rounding are left out: the
+    slope of the entropy has no limit at zero. Identical samples, which have no spectrum, give zero.
+    """
+    centred = centre(z)
+    tiny = torch.finfo(z.dtype).tiny
+    shares = torch.linalg.eigvalsh(_gram(centred) / centred.square().sum().clamp(min=tiny))
+    seen = torch.where(shares > torch.finfo(z.dtype).eps, shares, 1.0)  # ln 1 = 0
+    return (seen * seen.log()).sum()
+
+
+class FedDecorrLoss(nn.Module):
+    """The FedDecorr loss as a module: representations of shape (n, d) in, a scalar out."""
+
+    def __init__(self, normalization: Normalization = "released") -> None:
+        super().__init__()
+        self.normalization = _known(normalization)
+
+    def forward(self, z: Tensor) -> Tensor:
+        """Return the unweighted loss."""
+        return feddecorr(z, self.normalization)
+
+    def extra_repr(self) -> str:
+        """Return what `print` shows between the brackets."""
+        return f"normalization={self.normalization!r}"
+
+
+def _known(normalization: Normalization) -> Normalization:
+    if normalization not in get_args(Normalization):
+        raise UserError(f"the normalization is one of {', '.join(get_args(Normalization))}, not {normalization!r}")
+    return normalization
+
+
+def centre(z: Tensor) -> Tensor:
+    """Return `z` without the mean of each feature.
+
+    One sample is taken off first. That changes no value, but makes a feature that never varies exactly zero,
+    and large means cost no digits.
+    """
+    moved = z - z[0].detach()
+    return moved - moved.mean(0)
 
 
 def standardize(z: Tensor) -> Tensor:
     """Return the z-scores of each feature over the batch, by the biased standard deviation."""
-    centred = z - z.mean(0)
-    return centred * torch.rsqrt(centred.square().mean(0) + EPSILON)
+    n = len(z)
+    # BatchNorm without its affine part and memory is just that, in one fused step.
+    return batch_norm(z - z[0].detach(), None, None, training=True, eps=EPSILON * (n - 1) / n)
+
+
+def _gram(x: Tensor) -> Tensor:
+    """Return XXᵀ or XᵀX, whichever is smaller; of several X, of each."""
+    n, d = x.shape[-2:]
+    return x @ x.mT if n < d else x.mT @ x
+
+
+def _off_diagonal(x: Tensor) -> Tensor:
+    """Return the sum of the squared off-diagonal entries of XᵀX."""
+    n, d = x.shape
+    if n < d:
+        # Not below zero, where rounding can take the difference of nearly equal sums.
+        return (_gram(x).square().sum() - x.square().sum(0).square().sum()).clamp(min=0)
+    return 2 * _gram(x).triu(1).square().sum()

@@ -12,13 +12,13 @@ from pydantic import BeforeValidator, Field, PlainSerializer, PositiveInt, Valid
 from feddecorr.data import DATA, Data, Digits
 from feddecorr.engines import ENGINES, Engine, Serial
 from feddecorr.errors import UserError
-from feddecorr.kinds import Kind, explain
+from feddecorr.kinds import Family, Kind, explain
 from feddecorr.methods import METHODS, FedAvg, Method
 from feddecorr.models import MODELS, ConvNet, Model
 from feddecorr.partition import PARTITIONS, Dirichlet, Partition
 from feddecorr.regularizers import REGULARIZERS, Regularizer
 
-FAMILIES = {
+FAMILIES: dict[str, Family[Any]] = {
     "data": DATA,
     "partition": PARTITIONS,
     "model": MODELS,
@@ -39,6 +39,9 @@ class Training(Kind):
     weight_decay: float = Field(1e-5, ge=0, description="weight decay of SGD")
     threads: PositiveInt = Field(1, description="threads of one client; part of the result's last bits")
     device: str = Field("cpu", description="where clients train and models are evaluated: cpu, cuda, cuda:0, …")
+    precision: Literal["fp32", "bf16"] = Field("fp32", description="of forward and backward passes; weights stay fp32")
+    memory_format: Literal["channels_last", "contiguous"] = Field("channels_last", description="of images")
+    compile: bool = Field(False, description="let PyTorch compile the network first, which takes about a minute")
 
 
 class Evaluation(Kind):
@@ -67,7 +70,7 @@ def _parse_regularizer(name: str, options: object) -> Regularizer:
 
 
 def _dump_regularizers(regularizers: Mapping[str, Regularizer]) -> dict[str, Any]:
-    return {name: regularizer.model_dump(mode="json") for name, regularizer in regularizers.items()}
+    return {name: regularizer.to_dict() for name, regularizer in regularizers.items()}
 
 
 class Experiment(Kind):
@@ -98,10 +101,6 @@ class Experiment(Kind):
             return cls.model_validate(settings)
         except ValidationError as error:
             raise UserError(explain(error)) from error
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the resolved settings, ready for JSON; `parse` takes them back."""
-        return self.model_dump(mode="json")
 
     def label(self) -> str:
         """Return a short name: what is learned, by which method, with which regularizers."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import torch
 from torch import nn
 
 from feddecorr.data import Dataset
 from feddecorr.messages import Server
+from feddecorr.models.running import prepare
 from feddecorr.partition import Parts
 from feddecorr.randomness import seeded
 
@@ -34,10 +34,10 @@ class Federation:
         return cls(experiment, dataset, parts)
 
     def build_model(self) -> nn.Module:
-        """Return the network, channels-last (much faster on CPU), always with the same first weights."""
+        """Return the network, ready to run, always with the same first weights."""
         with seeded(self.experiment.seed, "model"):
             model = self.experiment.model.build(self.dataset.shape, len(self.dataset.classes))
-        return model.to(self.experiment.training.device, memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch types only one keyword at a time
+        return prepare(model, self.experiment.training)
 
     def start(self) -> Server:
         """Return the server before the first round."""

@@ -33,7 +33,9 @@ def resume(out: str | Path, *, experiment: Experiment | None = None) -> Iterator
         if stored.model_copy(update={"rounds": experiment.rounds, "engine": experiment.engine}) != experiment:
             raise UserError(f"{out}: only rounds and engine can be changed when a run is resumed")
         if experiment.rounds < directory.finished_rounds():
-            raise UserError(f"{out}: {directory.finished_rounds()} rounds are done, more than rounds={experiment.rounds}")
+            raise UserError(
+                f"{out}: {directory.finished_rounds()} rounds are done, more than rounds={experiment.rounds}"
+            )
         directory.change(experiment)
     return _go_on(experiment or stored, directory)
 

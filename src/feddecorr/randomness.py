@@ -24,7 +24,7 @@ def generator(seed: int, purpose: str, *places: int) -> torch.Generator:
 def frozen_stream(seed: int, purpose: str, *places: int) -> np.random.RandomState:
     """Return a NumPy stream of that name, of the kind that NumPy promises never to change (NEP 19)."""
     words = np.frombuffer(named_seed(seed, purpose, *places).to_bytes(8, "little"), dtype="<u4")
-    return np.random.RandomState(words)  # noqa: NPY002 - the new Generator may change its streams between versions
+    return np.random.RandomState(words)  # the new Generator may change its streams between versions
 
 
 @contextmanager

@@ -21,11 +21,12 @@ from feddecorr.errors import UserError
 from feddecorr.evaluate import Evaluated
 from feddecorr.experiment import Experiment
 from feddecorr.federation import Federation
-from feddecorr.files import load_note, load_tensors, save_tensors, write_json
+from feddecorr.files import load_note, load_tensors, save_tensors, write_bytes, write_json
 from feddecorr.messages import Server, State
 from feddecorr.rounds import Round
 
-SECTIONS = ("weights", "buffers", "shared", "memory")
+KEPT = ("shared", "memory")
+"""Parts of the server, beside the model, that go to a file of their own."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class Record:
             clients=now.clients,
             seconds=seconds,
             state={**now.server.weights, **now.server.buffers},
-            **(asdict(found) if found else nothing),  # type: ignore[arg-type]  # the fields of Evaluated, by name
+            **(asdict(found) if found else nothing),
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -85,10 +86,9 @@ class RunDirectory:
                 f"{path} holds a run already: go on with it by 'feddecorr resume {path}', look at it by "
                 f"'feddecorr show {path}', or choose another --out"
             )
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        if path.exists() and (not path.is_dir() or any(not file.name.startswith(".") for file in path.iterdir())):
             raise UserError(f"{path} is not empty and holds no run: choose another --out")
         path.mkdir(parents=True, exist_ok=True)
-        write_json(path / "environment.json", environment())
         write_json(path / "experiment.json", experiment.to_dict())
         return cls(path)
 
@@ -108,11 +108,18 @@ class RunDirectory:
         write_json(self.path / "experiment.json", experiment.to_dict())
 
     def describe(self, federation: Federation) -> None:
-        """Keep who holds how many examples of which class."""
+        """Keep who holds how many examples of which class, and where the run began."""
+        if not (self.path / "environment.json").exists():
+            write_json(self.path / "environment.json", environment())
         labels = federation.dataset.train.labels.numpy()
         size = len(federation.dataset.classes)
         counts = [np.bincount(labels[part], minlength=size).tolist() for part in federation.parts]
         write_json(self.path / "federation.json", {"classes": federation.dataset.classes, "counts": counts})
+
+    def environment(self) -> dict[str, Any] | None:
+        """Return versions, commit and machine on which the run began; None if it never did."""
+        file = self.path / "environment.json"
+        return json.loads(file.read_text()) if file.exists() else None
 
     def federation(self) -> dict[str, Any]:
         """Return the classes and, for each client, the number of examples of each."""
@@ -128,14 +135,21 @@ class RunDirectory:
         """Return the records of all rounds that count."""
         return [json.loads(line) for line in self._lines()[: self.finished_rounds()]]
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return all that is known of the run but its tensors, ready for JSON."""
+        return {
+            "directory": str(self.path),
+            "experiment": self.experiment().to_dict(),
+            "environment": self.environment(),
+            "rounds": self.rounds(),
+        }
+
     def commit(self, now: Round, record: Record) -> None:
         """Make a round count."""
         with (self.path / "rounds.jsonl").open("ab", buffering=0) as lines:
             lines.write((json.dumps(record.to_dict(), allow_nan=False) + "\n").encode())
         kept = {
-            f"{section}/{name}": tensor
-            for section in ("shared", "memory")
-            for name, tensor in getattr(now.server, section).items()
+            f"{section}/{name}": tensor for section in KEPT for name, tensor in getattr(now.server, section).items()
         }
         if kept:
             (self.path / "server").mkdir(exist_ok=True)
@@ -148,17 +162,15 @@ class RunDirectory:
         """Return the last round that counts and the server after it; drop traces of any later round."""
         number = self.finished_rounds()
         lines = self._lines()[:number]
-        beside = self.path / ".rounds.jsonl"
-        beside.write_bytes(b"".join(line + b"\n" for line in lines))
-        beside.replace(self.path / "rounds.jsonl")
+        write_bytes(self.path / "rounds.jsonl", b"".join(line + b"\n" for line in lines))
         if number == 0:
             return 0, start
         state = load_tensors(self.path / "weights.safetensors")
-        kept = load_tensors(self._server_file(number)) if self._server_file(number).exists() else {}
-        sections = {
-            section: {name.removeprefix(f"{section}/"): tensor for name, tensor in kept.items() if name.startswith(f"{section}/")}
-            for section in ("shared", "memory")
-        }
+        sections: dict[str, State] = {section: {} for section in KEPT}
+        if self._server_file(number).exists():
+            for name, tensor in load_tensors(self._server_file(number)).items():
+                section, _, key = name.partition("/")
+                sections[section][key] = tensor
         weights = {name: state[name] for name in start.weights}
         buffers = {name: state[name] for name in start.buffers}
         return number, Server(weights, buffers, **sections)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from pydantic import Field, PositiveInt
 from torch import Tensor
 
-from feddecorr.decorrelation import Normalization, feddecorr
+from feddecorr import decorrelation
+from feddecorr.decorrelation import Normalization
 from feddecorr.kinds import Family, Kind
 from feddecorr.objective import Pass
 
@@ -21,12 +22,88 @@ class Regularizer(Kind):
 class FedDecorr(Regularizer):
     """Decorrelates the dimensions of the representation (Shi et al., ICLR 2023)."""
 
-    beta: float = Field(0.1, ge=0, description="weight of the term")
+    beta: float = Field(0.1, ge=0, description="weight of the term, the paper's β")
     normalization: Normalization = Field("released", description="scale: the authors' code, or the paper's formula")
 
     def __call__(self, forward: Pass) -> Tensor:
         """Return β times the loss of the batch's representations."""
-        return self.beta * feddecorr(forward.z, self.normalization)
+        return self.beta * decorrelation.feddecorr(forward.z, self.normalization)
 
 
-REGULARIZERS = Family("regularizer", Regularizer, {"feddecorr": FedDecorr})
+class Weighted(Regularizer):
+    """A loss of the batch's representations, times a weight."""
+
+    weight: float = Field(0.1, ge=0, description="weight of the term")
+
+    def __call__(self, forward: Pass) -> Tensor:
+        """Return the weighted loss."""
+        return self.weight * self.loss(forward.z)
+
+    def loss(self, z: Tensor) -> Tensor:
+        """Return the loss itself."""
+        raise NotImplementedError
+
+
+class DeCov(Weighted):
+    """Penalizes covariances between all dimensions (Cogswell et al., ICLR 2016)."""
+
+    def loss(self, z: Tensor) -> Tensor:
+        """Return half the sum of the squared covariances."""
+        return decorrelation.decov(z)
+
+
+class StructuredDeCov(Weighted):
+    """Penalizes covariances between groups of dimensions, not within (Xiong et al., ICDM 2016)."""
+
+    size: PositiveInt = Field(8, description="dimensions in a group")
+
+    def loss(self, z: Tensor) -> Tensor:
+        """Return half the sum of the squared covariances between groups."""
+        return decorrelation.structured_decov(z, self.size)
+
+
+class Singular(Weighted):
+    """Evens out the covariance's singular values: L_singular, the yardstick of the FedDecorr paper."""
+
+    def loss(self, z: Tensor) -> Tensor:
+        """Return the variance of the singular values."""
+        return decorrelation.singular(z)
+
+
+class VICRegCovariance(Weighted):
+    """The covariance term of VICReg (Bardes, Ponce and LeCun, ICLR 2022)."""
+
+    def loss(self, z: Tensor) -> Tensor:
+        """Return the sum of the squared covariances for each dimension."""
+        return decorrelation.vicreg_covariance(z)
+
+
+class VICRegVariance(Weighted):
+    """The variance term of VICReg: lifts standard deviations to one (Bardes, Ponce and LeCun, ICLR 2022)."""
+
+    def loss(self, z: Tensor) -> Tensor:
+        """Return the mean shortfall of the standard deviations."""
+        return decorrelation.vicreg_variance(z)
+
+
+class SpectralEntropy(Weighted):
+    """Maximizes the effective rank (Roy and Vetterli, 2007) of the batch's representations."""
+
+    def loss(self, z: Tensor) -> Tensor:
+        """Return minus the logarithm of the effective rank."""
+        return decorrelation.spectral_entropy(z)
+
+
+REGULARIZERS = Family(
+    "regularizer",
+    Regularizer,
+    {
+        "feddecorr": FedDecorr,
+        "decov": DeCov,
+        "structured_decov": StructuredDeCov,
+        "singular": Singular,
+        "vicreg_covariance": VICRegCovariance,
+        "vicreg_variance": VICRegVariance,
+        "spectral_entropy": SpectralEntropy,
+    },
+)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import torch
 from torch import Tensor, nn
 
 from feddecorr.errors import UserError
@@ -18,8 +19,12 @@ class Seen:
 
 
 def find_classifier(model: nn.Module, layer: str | None = None) -> nn.Module:
-    """Return the layer of that name or, without a name, the last linear layer that the model registers."""
+    """Return the layer of that name or, without a name, the last linear layer that the model registers.
+
+    A model may name the layer itself, by an attribute `representation_layer`.
+    """
     modules = dict(model.named_modules())
+    layer = layer if layer is not None else getattr(model, "representation_layer", None)
     if layer is not None:
         if layer not in modules:
             raise UserError(f"the model has no layer '{layer}': {nearest(layer, modules)}")
@@ -36,7 +41,8 @@ def capture_representations(model: nn.Module, layer: str | None = None) -> Itera
     seen = Seen()
 
     def catch(_module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        seen.z = inputs[0]
+        z = inputs[0].flatten(1)
+        seen.z = z.to(torch.promote_types(z.dtype, torch.float32))  # whatever autocast made of it
 
     handle = find_classifier(model, layer).register_forward_pre_hook(catch)
     try:

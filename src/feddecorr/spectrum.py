@@ -46,7 +46,8 @@ class Moments:
 
 def singular_values(covariance: Tensor) -> Tensor:
     """Return the singular values of a covariance matrix, largest first."""
-    return torch.linalg.eigvalsh(covariance).flip(0).clamp(min=0)
+    values: Tensor = torch.linalg.eigvalsh(covariance)
+    return values.flip(0).clamp(min=0)
 
 
 def effective_rank(values: Tensor) -> float:

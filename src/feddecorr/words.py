@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,12 @@ SEVERAL = "regularizers"
 """The one setting that is a table of kinds by name, where others are one kind with a `name`."""
 
 
-def read_words(words: Iterable[str]) -> dict[str, Any]:
-    """Return the settings that files (`FILE.toml`, `FILE.json`) and `key=value` words say, in their order."""
-    settings: dict[str, Any] = {}
+def read_words(words: Iterable[str], onto: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the settings that files (`FILE.toml`, `FILE.json`) and `key=value` words say, in their order.
+
+    With `onto`, they change those settings.
+    """
+    settings: dict[str, Any] = deepcopy(dict(onto or {}))
     for word in words:
         key, equals, text = word.partition("=")
         if not equals:

@@ -68,4 +68,6 @@ class Layout:
 
 def shared_memory(size: int) -> Tensor:
     """Return fresh flat memory that processes can share; it is gone with the last that holds it."""
-    return torch.empty(size, dtype=torch.uint8).share_memory_()
+    flat = torch.empty(size, dtype=torch.uint8)
+    flat.share_memory_()
+    return flat

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
-import sys
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,10 +14,10 @@ from torch import Tensor
 
 from feddecorr.engines.engine import Engine, RunClients
 from feddecorr.engines.parcel import Layout, shared_memory
-from feddecorr.engines.startup import context
-from feddecorr.engines.worker import Done, Failed, NewRound, Play, work
+from feddecorr.engines.worker import Failed, NewRound, Play, work
 from feddecorr.errors import RunError
 from feddecorr.messages import Broadcast, Update
+from feddecorr.startup import context
 
 if TYPE_CHECKING:
     from feddecorr.engines.memories import Memories
@@ -82,12 +80,17 @@ class Worker:
             self._slots[answer.slot] = answer.memory
         states = answer.layout.read(self._slots[answer.slot][: answer.layout.size].clone())
         return Update(
-            client=answer.client, examples=answer.examples, amount=answer.amount, metrics=answer.metrics, **states
+            client=answer.client,
+            examples=answer.examples,
+            amount=answer.amount,
+            metrics=answer.metrics,
+            **states,
         )
 
     def end(self) -> None:
         """End the process, whatever it is doing."""
         self.connection.close()
+        self.process.join(timeout=0.2 if not self.clients else 0)  # an idle worker sees the end by itself
         self.process.kill()
         self.process.join()
 
@@ -159,6 +162,7 @@ class Crew:
         worker.end()
         for client, count in deaths.items():
             if count >= MAX_DEATHS:
-                cause = f"its worker process was killed {count} times (out of memory?); try fewer engine.workers"
+                end = f"its worker process ended {count} times, the last time with exit code {worker.process.exitcode}"
+                cause = f"{end} (-9: killed, perhaps for lack of memory; then try fewer engine.workers)"
                 raise RunError(f"client {client} failed in round {now}: {cause}")
         self.workers[self.workers.index(worker)] = Worker(*self._recipe)

@@ -9,7 +9,6 @@ from multiprocessing.connection import Connection
 
 from torch import Tensor
 
-from feddecorr import experiment as _experiment  # noqa: F401 - loaded once, before workers are forked
 from feddecorr.client import Client
 from feddecorr.engines.memories import Memories
 from feddecorr.engines.parcel import Layout, shared_memory
@@ -75,7 +74,7 @@ def work(connection: Connection, federation: Federation, memories: Memories) -> 
         try:
             play = play or Client(federation)
             answer: Done | Failed = _play(play, broadcast, memories, order, slots)
-        except Exception as error:  # noqa: BLE001 - whatever a client raises is reported, not swallowed
+        except Exception as error:  # whatever a client raises is reported, not swallowed
             answer = Failed(order.client, f"{type(error).__name__}: {error}", traceback.format_exc())
         try:
             connection.send(answer)
@@ -83,9 +82,7 @@ def work(connection: Connection, federation: Federation, memories: Memories) -> 
             return
 
 
-def _play(
-    play: Client, broadcast: Broadcast | None, memories: Memories, order: Play, slots: dict[int, Tensor]
-) -> Done:
+def _play(play: Client, broadcast: Broadcast | None, memories: Memories, order: Play, slots: dict[int, Tensor]) -> Done:
     if broadcast is None:
         raise RuntimeError("a client was to train before any broadcast came")
     update, memory = play(broadcast, order.client, memories.load(order.client, broadcast.round))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import multiprocessing
 import sys
 from functools import cache
-from multiprocessing.context import BaseContext
+from multiprocessing.context import ForkServerContext, SpawnContext
 
 
 @cache
-def context() -> BaseContext:
+def context() -> ForkServerContext | SpawnContext:
     """Return the way to start processes.
 
     On Linux, workers are forked from a server process that has imported everything once: they start at once
@@ -18,7 +18,7 @@ def context() -> BaseContext:
     if not sys.platform.startswith("linux"):
         return multiprocessing.get_context("spawn")
     forkserver = multiprocessing.get_context("forkserver")
-    forkserver.set_forkserver_preload(["feddecorr.engines.worker"])
+    forkserver.set_forkserver_preload(["feddecorr.experiment"])
     return forkserver
 
 

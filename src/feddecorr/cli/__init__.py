@@ -1,0 +1,45 @@
+"""The command line: one module per group of commands, all speaking as `console` says."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from feddecorr.cli.console import say
+from feddecorr.cli.demo import demo
+from feddecorr.cli.looking import list_kinds, report, show
+from feddecorr.cli.running import resume, run
+from feddecorr.errors import RunError, UserError
+
+app = typer.Typer(
+    name="feddecorr",
+    help="See and cure dimensional collapse in heterogeneous federated learning.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.command()(demo)
+app.command()(run)
+app.command()(resume)
+app.command()(show)
+app.command()(report)
+app.command("list")(list_kinds)
+
+
+def main() -> None:
+    """Run the command line; exit with 2 for what the user must change and with 1 for a failure."""
+    try:
+        app()
+    except UserError as error:
+        say(f"error: {error}")
+        sys.exit(2)
+    except RunError as error:
+        if error.__cause__ is not None:
+            say(str(error.__cause__))
+        say(f"error: {error}")
+        sys.exit(1)
+    except KeyboardInterrupt:
+        say("interrupted")
+        sys.exit(130)

@@ -1,0 +1,63 @@
+"""How every command speaks: results on standard output, everything else on standard error."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
+
+
+@cache
+def messages() -> Console:
+    """Return the console for progress and messages: standard error."""
+    from rich.console import Console  # noqa: PLC0415 - not needed for --help or --json
+
+    return Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def say(text: str) -> None:
+    """Print a message for the person at the terminal."""
+    messages().print(text, markup=False)
+
+
+def print_json(document: Any) -> None:
+    """Print the one JSON document of a command."""
+    sys.stdout.write(json.dumps(document, indent=2, allow_nan=False) + "\n")
+
+
+def print_text(text: str) -> None:
+    """Print a result as a line of text."""
+    sys.stdout.write(text + "\n")
+
+
+def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], title: str | None = None) -> None:
+    """Print a result as a table: drawn in a terminal, plain aligned columns elsewhere."""
+    if sys.stdout.isatty():
+        from rich.console import Console  # noqa: PLC0415 - plain output needs none
+        from rich.table import Table  # noqa: PLC0415
+        from rich.text import Text  # noqa: PLC0415
+
+        table = Table(*headings, title=title, title_justify="left")
+        for row in rows:
+            table.add_row(*map(Text, row))
+        Console().print(table)
+        return
+    widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
+    if title:
+        print_text(title)
+    for row in (headings, *rows):
+        print_text("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def number(value: float | None, digits: int = 4) -> str:
+    """Return a number as a cell of a table; a dash for what was not measured."""
+    return "–" if value is None else f"{value:.{digits}f}" if isinstance(value, float) else str(value)

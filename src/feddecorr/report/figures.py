@@ -1,0 +1,74 @@
+"""The pictures of a report, as plotly figures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import plotly.graph_objects as go
+
+from feddecorr.spectrum import LOG_TAU
+
+COLOURS = ("#c0392b", "#1f77b4", "#2e8b57", "#8e44ad", "#e08e0b", "#17808a", "#7f7f7f", "#a0522d")
+SHOWN_VALUES = 100
+SMALLEST_LOG = -20.0
+
+
+def spectra(runs: Mapping[str, Sequence[float]], shown: int = SHOWN_VALUES) -> go.Figure:
+    """Draw the logarithms of the singular values, largest first, as in the paper's figure 2."""
+    figure = _figure("k, index of the singular value", "log of the k-th singular value")
+    for (name, values), colour in zip(runs.items(), _colours(runs), strict=True):
+        logs = [max(math.log(value), SMALLEST_LOG) if value > 0 else SMALLEST_LOG for value in values[:shown]]
+        figure.add_scatter(x=list(range(1, len(logs) + 1)), y=logs, name=name, mode="lines", line_color=colour)
+    figure.add_hline(y=LOG_TAU, line_dash="dot", line_color="#888", annotation_text="log τ = −2")
+    return figure
+
+
+def over_rounds(runs: Mapping[str, Sequence[tuple[int, float]]], what: str) -> go.Figure:
+    """Draw one measure per round for each run."""
+    figure = _figure("round", what)
+    for (name, points), colour in zip(runs.items(), _colours(runs), strict=True):
+        rounds, values = zip(*points, strict=True)
+        mode = "lines" if len(points) > 1 else "markers"
+        figure.add_scatter(x=list(rounds), y=list(values), name=name, mode=mode, line_color=colour)
+    return figure
+
+
+def labels(counts: Sequence[Sequence[int]], classes: Sequence[str]) -> go.Figure:
+    """Draw who holds how many examples of which class."""
+    figure = _figure("client", "class")
+    by_class = list(zip(*counts, strict=True))
+    text = [[str(count) if count else "" for count in row] for row in by_class]
+    cells: dict[str, Any] = (
+        {"text": text, "texttemplate": "%{text}"} if len(counts) <= 20 and len(classes) <= 20 else {}
+    )
+    figure.add_heatmap(
+        z=by_class,
+        x=[str(client) for client in range(len(counts))],
+        y=list(classes),
+        colorscale="Blues",
+        hovertemplate="client %{x}, class %{y}: %{z} examples<extra></extra>",
+        **cells,
+    )
+    figure.update_xaxes(type="category")
+    figure.update_yaxes(type="category")
+    return figure
+
+
+def _figure(x: str, y: str) -> go.Figure:
+    figure = go.Figure()
+    figure.update_layout(
+        template="plotly_white",
+        height=420,
+        margin={"l": 60, "r": 20, "t": 20, "b": 50},
+        legend={"orientation": "h", "y": 1.12},
+        xaxis_title=x,
+        yaxis_title=y,
+        showlegend=True,
+    )
+    return figure
+
+
+def _colours(runs: Mapping[str, object]) -> list[str]:
+    return [COLOURS[position % len(COLOURS)] for position in range(len(runs))]

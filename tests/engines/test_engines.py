@@ -1,0 +1,52 @@
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small import result, small
+
+from feddecorr.errors import RunError
+from feddecorr.pipeline import resume, run
+from feddecorr.record import RunDirectory
+
+
+@pytest.fixture(scope="module", params=["", "regularizers=feddecorr", "buffers=local", "method=outside:Remembering"])
+def case(request: pytest.FixtureRequest) -> Iterator[tuple[list[str], list[Any]]]:
+    """An experiment and what the serial engine makes of it."""
+    words = [request.param] if request.param else []
+    yield words, result(run(small(*words, "engine=serial", "participation=0.75")))
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_engines_agree_bit_for_bit(case: tuple[list[str], list[Any]], workers: int) -> None:
+    words, expected = case
+    pool = ["engine=pool", f"engine.workers={workers}", "participation=0.75"]
+    assert result(run(small(*words, *pool))) == expected
+
+
+def test_a_killed_worker_is_replaced_and_leaves_no_trace(tmp_path: Path) -> None:
+    killed = ["method=outside:Killed", f"method.directory={tmp_path}"]
+    expected = result(run(small("engine=serial")))
+    assert result(run(small(*killed, "engine=pool", "engine.workers=2"))) == expected
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_client_whose_worker_always_dies_ends_the_run(tmp_path: Path) -> None:
+    killed = ["method=outside:Killed", f"method.directory={tmp_path}", "method.times=1000"]
+    with pytest.raises(RunError, match=r"client 1 failed in round 2.*exit code -9"):
+        list(run(small(*killed, "engine=pool", "engine.workers=2")))
+
+
+@pytest.mark.parametrize("engine", ["serial", "pool"])
+def test_a_client_that_raises_is_named_and_the_run_can_go_on(tmp_path: Path, engine: str) -> None:
+    out = tmp_path / "run"
+    records = run(small("method=outside:Failing", f"engine={engine}"), out)
+    next(records)
+    with pytest.raises(RunError, match="client 1 failed in round 2: ZeroDivisionError: as it was told to"):
+        next(records)
+    directory = RunDirectory.open(out)
+    assert directory.finished_rounds() == 1
+    # The cause is taken away, as a user would mend the method, and the run goes on to the same end.
+    mended = small("method=outside:Failing", "method.round=1000", f"engine={engine}")
+    directory.change(mended)
+    assert result(resume(out)) == result(run(mended))[1:]

@@ -1,0 +1,30 @@
+import torch
+
+from feddecorr.engines.parcel import Layout, shared_memory
+
+
+def test_states_come_back_as_they_went_in() -> None:
+    """Whatever their types, shapes and memory formats."""
+    sections = {
+        "weights": {"a": torch.randn(2, 3, 4, 5).to(memory_format=torch.channels_last), "b": torch.randn(7)[::2]},
+        "buffers": {"count": torch.tensor(3), "flags": torch.tensor([True, False]), "none": torch.empty(0)},
+        "extra": {},
+    }
+    layout = Layout.of(sections)
+    flat = shared_memory(layout.size)
+    layout.write(flat, sections)
+    back = layout.read(flat)
+    assert back.keys() == sections.keys()
+    for section, state in sections.items():
+        assert back[section].keys() == state.keys()
+        for name, tensor in state.items():
+            assert torch.equal(back[section][name], tensor)
+            assert back[section][name].dtype == tensor.dtype
+    assert back["weights"]["a"].is_contiguous(memory_format=torch.channels_last)
+
+
+def test_tensors_never_overlap() -> None:
+    state = {str(size): torch.full((size,), float(size)) for size in range(1, 40)}
+    layout = Layout.of({"all": state})
+    spans = sorted((place.start, place.end) for place in layout.places)
+    assert all(end <= start for (_, end), (start, _) in zip(spans, spans[1:], strict=False))

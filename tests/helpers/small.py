@@ -1,0 +1,54 @@
+"""Small experiments that show every law within a second."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from feddecorr.experiment import Experiment
+from feddecorr.messages import State
+from feddecorr.record import Record
+from feddecorr.words import read_words
+
+SETTINGS: dict[str, Any] = {
+    "data": {"name": "synthetic", "train": 120, "test": 40, "classes": 4, "channels": 1, "size": 8},
+    "clients": 4,
+    "partition": {"name": "dirichlet", "alpha": 0.3, "minimum": 5},
+    "model": {"name": "convnet", "widths": [8, 16]},
+    "training": {"epochs": 2, "batch": 16, "lr": 0.05},
+    "rounds": 3,
+}
+
+
+def small(*words: str) -> Experiment:
+    """Return the small experiment, changed by words as on the command line."""
+    return Experiment.parse(read_words(words, onto=SETTINGS))
+
+
+def write_settings(path: Path) -> Path:
+    """Write the small experiment's settings to a file that the command line takes."""
+    path.write_text(json.dumps(SETTINGS))
+    return path
+
+
+def digest(state: State) -> str:
+    """Return a name for the exact bits of a state."""
+    bits = hashlib.sha256()
+    for name in sorted(state):
+        bits.update(name.encode() + np.ascontiguousarray(state[name].numpy()).tobytes())
+    return bits.hexdigest()
+
+
+def result(records: Iterable[Record]) -> list[Any]:
+    """Return all of a run that must not depend on who ran it, when, or how often it was interrupted."""
+    return [[without_time(record.to_dict()), digest(record.state)] for record in records]
+
+
+def without_time(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a record without its duration."""
+    return {key: value for key, value in record.items() if key != "seconds"}

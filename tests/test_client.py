@@ -1,0 +1,125 @@
+import numpy as np
+import pytest
+import torch
+from small import small
+from torch.nn.functional import cross_entropy
+
+from feddecorr.client import Client, split_batches
+from feddecorr.errors import RunError
+from feddecorr.federation import Federation
+from feddecorr.messages import Broadcast, State
+from feddecorr.rounds import federate
+
+ONE_STEP = ["clients=1", "training.epochs=1", "training.batch=1000", "training.momentum=0", "training.weight_decay=0"]
+
+
+def first_broadcast(federation: Federation) -> Broadcast:
+    server = federation.start()
+    return Broadcast(1, server.weights, server.buffers, server.shared)
+
+
+def by_hand(federation: Federation, lr: float) -> State:
+    """Take one step of plain SGD on all training images, in the order in which the client takes them."""
+    model = federation.build_model()
+    model.train()
+    seen: list[torch.Tensor] = []
+    client = Client(federation)
+    client.model.register_forward_pre_hook(lambda _module, inputs: seen.append(inputs[0]))
+    client(first_broadcast(federation), 0, {})
+    images = federation.dataset.normalize(federation.dataset.train.pixels)
+    order = [int((images - x).flatten(1).abs().sum(1).argmin()) for x in seen[0]]
+    cross_entropy(model(seen[0]), federation.dataset.train.labels[order]).backward()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            assert parameter.grad is not None
+            parameter.add_(parameter.grad, alpha=-lr)
+    return model.state_dict()
+
+
+@pytest.mark.parametrize("model", ["convnet", "mlp"])
+def test_one_client_with_one_step_is_plain_sgd_bit_for_bit(model: str) -> None:
+    """BatchNorm's statistics included."""
+    torch.set_num_threads(1)
+    federation = Federation.of(small(*ONE_STEP, f"model={model}", "rounds=1"))
+    client = Client(federation)
+    rounds = federate(federation.start(), federation, lambda sent, ids: (client(sent, id_, {})[0] for id_ in ids))
+    server = next(rounds).server
+    expected = by_hand(federation, lr=0.05)
+    assert {**server.weights, **server.buffers}.keys() == expected.keys()
+    for name, tensor in {**server.weights, **server.buffers}.items():
+        assert torch.equal(tensor, expected[name]), name
+
+
+def test_what_the_server_sent_is_left_alone() -> None:
+    federation = Federation.of(small())
+    sent = first_broadcast(federation)
+    before = {name: tensor.clone() for name, tensor in sent.weights.items()}
+    Client(federation)(sent, 0, {})
+    assert all(torch.equal(sent.weights[name], tensor) for name, tensor in before.items())
+
+
+def test_updates_do_not_share_memory_with_the_model() -> None:
+    federation = Federation.of(small())
+    client = Client(federation)
+    first, _ = client(first_broadcast(federation), 0, {})
+    kept = {name: tensor.clone() for name, tensor in first.weights.items()}
+    client(first_broadcast(federation), 1, {})
+    assert all(torch.equal(first.weights[name], tensor) for name, tensor in kept.items())
+
+
+def test_the_same_job_gives_the_same_bits_whatever_came_before() -> None:
+    federation = Federation.of(small())
+    fresh, _ = Client(federation)(first_broadcast(federation), 2, {})
+    used_client = Client(federation)
+    used_client(first_broadcast(federation), 0, {})
+    used, _ = used_client(first_broadcast(federation), 2, {})
+    assert all(torch.equal(fresh.weights[name], tensor) for name, tensor in used.weights.items())
+
+
+def test_without_beta_there_is_no_regularizer() -> None:
+    plain = Federation.of(small())
+    zero = Federation.of(small("regularizers.feddecorr.beta=0"))
+    expected, _ = Client(plain)(first_broadcast(plain), 0, {})
+    found, _ = Client(zero)(first_broadcast(zero), 0, {})
+    assert all(torch.equal(expected.weights[name], tensor) for name, tensor in found.weights.items())
+
+
+def test_every_term_is_recorded_by_name() -> None:
+    federation = Federation.of(small("regularizers.feddecorr.beta=0.3"))
+    update, _ = Client(federation)(first_broadcast(federation), 0, {})
+    assert set(update.metrics) == {"cross_entropy", "feddecorr"}
+    assert all(value > 0 for value in update.metrics.values())
+
+
+def test_local_statistics_stay_with_the_client() -> None:
+    """With buffers = local, a client goes on from its own BatchNorm statistics, not from what is sent."""
+    federation = Federation.of(small("buffers=local"))
+    sent = first_broadcast(federation)
+    client = Client(federation)
+    _, memory = client(sent, 0, {})
+    assert {name.removeprefix("buffers/") for name in memory} == set(sent.buffers)
+    after_own, _ = client(sent, 0, memory)
+    after_sent, _ = client(sent, 0, {})
+    mean = next(name for name in sent.buffers if name.endswith("running_mean"))
+    assert not torch.equal(after_own.buffers[mean], after_sent.buffers[mean])
+    count = mean.replace("running_mean", "num_batches_tracked")
+    assert int(after_own.buffers[count]) == 2 * int(after_sent.buffers[count])
+
+
+def test_averaged_statistics_are_not_remembered() -> None:
+    federation = Federation.of(small())
+    _, memory = Client(federation)(first_broadcast(federation), 0, {})
+    assert memory == {}
+
+
+def test_a_diverging_client_is_an_error() -> None:
+    federation = Federation.of(small("training.lr=1e30"))
+    with pytest.raises(RunError, match=r"lower training\.lr"):
+        Client(federation)(first_broadcast(federation), 0, {})
+
+
+@pytest.mark.parametrize(("count", "sizes"), [(10, [4, 4, 2]), (9, [4, 5]), (8, [4, 4]), (1, [1]), (5, [5])])
+def test_no_batch_of_one_unless_it_is_all_there_is(count: int, sizes: list[int]) -> None:
+    batches = split_batches(torch.arange(count), 4)
+    assert [len(batch) for batch in batches] == sizes
+    np.testing.assert_array_equal(torch.cat(batches).numpy(), np.arange(count))

@@ -1,0 +1,26 @@
+import torch
+
+from feddecorr.randomness import frozen_stream, generator, named_seed, seeded
+
+
+def test_a_name_is_a_stream() -> None:
+    assert torch.equal(torch.rand(3, generator=generator(1, "a", 2)), torch.rand(3, generator=generator(1, "a", 2)))
+
+
+def test_every_part_of_the_name_matters() -> None:
+    names = [(1, "a", 2, 3), (2, "a", 2, 3), (1, "b", 2, 3), (1, "a", 3, 2), (1, "a", 23), (1, "a", 2)]
+    assert len({named_seed(*name) for name in names}) == len(names)
+
+
+def test_the_frozen_stream_is_known() -> None:
+    """The values of one name, written down once: they may not change with a platform or a version."""
+    assert frozen_stream(0, "partition").randint(0, 1000, size=5).tolist() == [879, 574, 597, 857, 947]
+
+
+def test_the_global_generator_is_put_back() -> None:
+    before = torch.get_rng_state()
+    with seeded(0, "a"):
+        first = torch.rand(3)
+    with seeded(0, "a"):
+        assert torch.equal(torch.rand(3), first)
+    assert torch.equal(torch.get_rng_state(), before)
