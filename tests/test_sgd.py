@@ -6,14 +6,14 @@ from feddecorr.sgd import SGD
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
 @pytest.mark.parametrize("weight_decay", [0.0, 1e-2])
-def test_steps_are_those_of_torch_bit_for_bit(momentum: float, weight_decay: float) -> None:
+def test_steps_are_those_of_torchs_fused_kernel_bit_for_bit(momentum: float, weight_decay: float) -> None:
     torch.manual_seed(0)
     start = [torch.randn(5, 3), torch.randn(7)]
     gradients = [[torch.randn_like(tensor) for tensor in start] for _ in range(4)]
     ours = [tensor.clone() for tensor in start]
     theirs = [tensor.clone().requires_grad_() for tensor in start]
     optimizer = SGD(ours, lr=0.1, momentum=momentum, weight_decay=weight_decay)
-    oracle = torch.optim.SGD(theirs, lr=0.1, momentum=momentum, weight_decay=weight_decay)
+    oracle = torch.optim.SGD(theirs, lr=0.1, momentum=momentum, weight_decay=weight_decay, fused=True)
     for step in gradients:
         optimizer.step(step)
         for tensor, gradient in zip(theirs, step, strict=True):
@@ -21,6 +21,22 @@ def test_steps_are_those_of_torch_bit_for_bit(momentum: float, weight_decay: flo
         oracle.step()
     for mine, reference in zip(ours, theirs, strict=True):
         assert torch.equal(mine, reference.detach())
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_the_memory_format_of_a_gradient_does_not_matter(momentum: float) -> None:
+    """Not of gradients that are expanded from fewer numbers, either."""
+    torch.manual_seed(0)
+    start, gradient = torch.randn(4, 3, 5, 5), torch.randn(4, 3, 5, 5)
+    found = []
+    for shape in (torch.contiguous_format, torch.channels_last):
+        weights = [start.clone().to(memory_format=shape), torch.ones(7, 2)]
+        optimizer = SGD(weights, lr=0.1, momentum=momentum, weight_decay=0.1)
+        for _ in range(3):
+            optimizer.step([gradient, torch.tensor(2.0).expand(7, 2)])
+        found.append(weights)
+    assert torch.equal(found[0][0], found[1][0])
+    assert len(found[0][1].unique()) == 1
 
 
 def test_gradients_are_left_as_they_are() -> None:

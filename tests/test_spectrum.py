@@ -4,31 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from feddecorr.spectrum import Moments, effective_rank, significant, singular_values
-
-
-def test_moments_of_parts_add_up_to_those_of_the_whole() -> None:
-    z = torch.randn(101, 7, generator=torch.Generator().manual_seed(0)) + 3
-    parts = Moments.of(z[:13]) + Moments.of(z[13:14]) + Moments.of(z[14:])
-    whole = Moments.of(z)
-    assert parts.count == whole.count
-    torch.testing.assert_close(parts.mean, whole.mean, rtol=1e-12, atol=1e-12)
-    torch.testing.assert_close(parts.scatter, whole.scatter, rtol=1e-12, atol=1e-10)
-
-
-def test_the_covariance_is_that_of_numpy() -> None:
-    z = torch.randn(50, 6, generator=torch.Generator().manual_seed(0))
-    np.testing.assert_allclose(Moments.of(z).covariance.numpy(), np.cov(z.numpy().T, bias=True), rtol=1e-5)
-
-
-def test_large_means_cost_no_accuracy() -> None:
-    z = torch.randn(1000, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    shifted = sum((Moments.of(part) for part in (z + 1e4).split(100)[1:]), Moments.of((z + 1e4)[:100]))
-    torch.testing.assert_close(shifted.covariance, Moments.of(z).covariance, rtol=1e-9, atol=1e-9)
+from feddecorr import spectrum
+from feddecorr.spectrum import effective_rank, significant, singular_values
 
 
 def test_singular_values_are_those_of_an_svd() -> None:
-    covariance = Moments.of(torch.randn(20, 8, generator=torch.Generator().manual_seed(0))).covariance
+    covariance = torch.cov(torch.randn(8, 20, generator=torch.Generator().manual_seed(0)))
     torch.testing.assert_close(singular_values(covariance), torch.linalg.svdvals(covariance))
 
 
@@ -49,3 +30,59 @@ def test_two_unequal_values_by_hand() -> None:
 
 def test_significant_is_above_the_threshold_of_the_paper() -> None:
     assert significant(torch.exp(torch.tensor([1.0, -1.99, -2.01, -30.0]))) == 2
+
+
+@pytest.mark.parametrize("rank", [1, 3, 10])
+def test_equal_values_are_counted_by_every_measure(rank: int) -> None:
+    """Of k equal values, every rank is k."""
+    values = torch.cat([torch.full((rank,), 0.7), torch.zeros(10 - rank)]).double()
+    assert spectrum.participation_ratio(values) == pytest.approx(rank)
+    assert spectrum.stable_rank(values) == pytest.approx(rank)
+    assert spectrum.numerical_rank(values, 100) == rank
+    assert spectrum.rankme(values) == pytest.approx(rank, rel=1e-4)
+    assert spectrum.dimensions_for(values, 0.99) == rank
+
+
+def test_a_spectrum_of_nothing_is_zero_everywhere() -> None:
+    """Without any variance, nothing is divided by zero."""
+    nothing = torch.zeros(4, dtype=torch.float64)
+    assert spectrum.participation_ratio(nothing) == spectrum.stable_rank(nothing) == spectrum.rankme(nothing) == 0
+    assert spectrum.numerical_rank(nothing, 9) == spectrum.dimensions_for(nothing, 0.9) == 0
+    assert spectrum.power_law_exponent(nothing) is None
+
+
+def test_ranks_are_in_their_known_order() -> None:
+    """Stable rank ≤ participation ratio ≤ effective rank ≤ numerical rank: Rényi entropies fall with their order."""
+    values = (
+        torch.rand(30, generator=torch.Generator().manual_seed(0), dtype=torch.float64).sort(descending=True).values
+    )
+    ranks = [
+        spectrum.stable_rank(values),
+        spectrum.participation_ratio(values),
+        effective_rank(values),
+        spectrum.numerical_rank(values, 1000),
+    ]
+    assert ranks == sorted(ranks)
+
+
+@pytest.mark.parametrize("exponent", [0.5, 1.0, 2.5])
+def test_a_power_law_is_found_again(exponent: float) -> None:
+    """Of values that are k⁻ᵃ times anything, a is found, whatever the factor."""
+    values = 3.7 * torch.arange(1, 200, dtype=torch.float64) ** -exponent
+    assert spectrum.power_law_exponent(values) == pytest.approx(exponent)
+
+
+def test_a_power_law_is_fitted_as_numpy_does() -> None:
+    """The fit is numpy's weighted least squares, with weights 1/k on the squares."""
+    values = (
+        torch.rand(50, generator=torch.Generator().manual_seed(1), dtype=torch.float64).sort(descending=True).values
+    )
+    places = np.arange(1, 51)
+    slope = np.polyfit(np.log(places), np.log(values.numpy()), 1, w=places**-0.5)[0]
+    assert spectrum.power_law_exponent(values) == pytest.approx(-slope)
+
+
+def test_the_share_of_variance_by_hand() -> None:
+    """Of 90, 5, 4 and 1 percent: one direction holds 90 %, two hold 95 %, three hold 99 %."""
+    values = torch.tensor([90.0, 5.0, 4.0, 1.0], dtype=torch.float64)
+    assert [spectrum.dimensions_for(values, share) for share in (0.90, 0.95, 0.99, 1.0)] == [1, 2, 3, 4]

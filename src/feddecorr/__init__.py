@@ -6,18 +6,26 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from feddecorr.decorrelation import FedDecorrLoss
+    from feddecorr.diagnosis.diagnosis import Diagnosis
+    from feddecorr.diagnosis.passes import diagnose
     from feddecorr.experiment import Experiment
     from feddecorr.pipeline import resume, run
     from feddecorr.record import Record
+    from feddecorr.representation import capture_representations
 
 _HOMES = {
+    "Diagnosis": "feddecorr.diagnosis.diagnosis",
     "Experiment": "feddecorr.experiment",
+    "FedDecorrLoss": "feddecorr.decorrelation",
     "Record": "feddecorr.record",
+    "capture_representations": "feddecorr.representation",
+    "diagnose": "feddecorr.diagnosis.passes",
     "resume": "feddecorr.pipeline",
     "run": "feddecorr.pipeline",
 }
 
-__all__ = ["Experiment", "Record", "resume", "run"]
+__all__ = ["Diagnosis", "Experiment", "FedDecorrLoss", "Record", "capture_representations", "diagnose", "resume", "run"]
 
 
 def __getattr__(name: str) -> Any:

@@ -8,11 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 import torch
 from torch import Tensor
 
+from feddecorr.data.augment import augment
 from feddecorr.errors import RunError
 from feddecorr.federation import Federation
 from feddecorr.machine import threads
 from feddecorr.messages import Broadcast, State, Update
-from feddecorr.methods import Local
+from feddecorr.methods import Local, Trained
 from feddecorr.objective import Pass, Term, cross_entropy
 from feddecorr.randomness import generator, seeded
 from feddecorr.representation import capture_representations
@@ -35,8 +36,8 @@ class Client:
         """Train as that client from what the server sent; return the update and what to remember."""
         experiment = self.federation.experiment
         remembered = _section(memory, BUFFERS) if experiment.buffers == "local" else {}
-        _copy(self.parameters, broadcast.weights)
-        _copy(self.buffers, remembered or broadcast.buffers)
+        _load(self.parameters, broadcast.weights)
+        _load(self.buffers, remembered or broadcast.buffers)
         local = Local(
             client=client,
             broadcast=broadcast,
@@ -49,9 +50,9 @@ class Client:
         seed = experiment.seed
         with threads(experiment.training.threads), seeded(seed, "client", broadcast.round, client):
             amount, metrics = self._train(local)
-        weights = {name: parameter.detach().to("cpu", copy=True) for name, parameter in self.parameters.items()}
-        buffers = {name: buffer.to("cpu", copy=True) for name, buffer in self.buffers.items()}
-        extra, kept = experiment.method.finish(local, weights, amount)
+        weights = {name: parameter.detach().cpu() for name, parameter in self.parameters.items()}
+        buffers = {name: buffer.detach().cpu() for name, buffer in self.buffers.items()}
+        extra, kept = experiment.method.finish(local, Trained(weights, buffers, amount))
         memory = {METHOD + name: tensor for name, tensor in kept.items()}
         if experiment.buffers == "local":
             memory |= {BUFFERS + name: tensor for name, tensor in buffers.items()}
@@ -79,12 +80,15 @@ class Client:
 
     def _batches(self, local: Local) -> Iterator[tuple[Tensor, Tensor]]:
         dataset, training = self.federation.dataset, self.federation.experiment.training
+        changes = self.federation.experiment.data.augment
         indices = torch.from_numpy(self.federation.parts[local.client])
         seed, now = self.federation.experiment.seed, local.broadcast.round
         for epoch in range(training.epochs):
             order = torch.randperm(len(indices), generator=generator(seed, "batches", now, local.client, epoch))
+            chance = generator(seed, "augmentation", now, local.client, epoch)
             for batch in split_batches(indices[order], training.batch):
-                x = dataset.normalize(dataset.train.pixels[batch].to(training.device))
+                pixels = augment(dataset.train.pixels.index_select(0, batch), changes, chance)
+                x = dataset.normalize(pixels.to(training.device))
                 yield x, dataset.train.labels[batch].to(training.device)
 
 
@@ -93,20 +97,18 @@ class Tally:
 
     def __init__(self, terms: Mapping[str, Term]) -> None:
         self.terms = terms
-        self.passes = 0
-        self.sums: list[Tensor] = []
+        self.passes: list[list[Tensor]] = []
 
     def total(self, forward: Pass) -> Tensor:
         """Return the objective of one pass."""
         values = [term(forward) for term in self.terms.values()]
-        detached = [value.detach() for value in values]
-        self.sums = list(torch._foreach_add(self.sums, detached)) if self.sums else detached
-        self.passes += 1
-        return torch.stack(values).sum() if len(values) > 1 else values[0]
+        self.passes.append([value.detach() for value in values])
+        return sum(values[1:], start=values[0])
 
     def means(self, local: Local) -> dict[str, float]:
         """Return the mean of each term, or refuse to hand on a model that diverged."""
-        means = {name: float(value) / self.passes for name, value in zip(self.terms, self.sums, strict=True)}
+        table = torch.stack([torch.stack(values) for values in self.passes])
+        means = dict(zip(self.terms, table.double().mean(0).tolist(), strict=True))
         for name, mean in means.items():
             if not math.isfinite(mean):
                 raise RunError(
@@ -128,6 +130,10 @@ def _section(state: State, prefix: str) -> State:
 
 
 @torch.no_grad()
-def _copy(mine: Mapping[str, Tensor], theirs: State) -> None:
-    if mine:
-        torch._foreach_copy_(list(mine.values()), [theirs[name] for name in mine])
+def _load(mine: Mapping[str, Tensor], theirs: State) -> None:
+    """Give the model fresh tensors with these values, in its own memory format: what it held stays with its update."""
+    fresh = [torch.empty_like(tensor) for tensor in mine.values()]
+    if fresh:
+        torch._foreach_copy_(fresh, [theirs[name] for name in mine])
+    for tensor, values in zip(mine.values(), fresh, strict=True):
+        tensor.data = values

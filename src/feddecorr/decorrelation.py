@@ -15,7 +15,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import Concatenate, Literal, ParamSpec, get_args
+from typing import Any, Concatenate, Literal, ParamSpec, get_args
 
 import torch
 from torch import Tensor, nn
@@ -148,9 +148,11 @@ def spectral_entropy(z: Tensor) -> Tensor:
     """
     centred = centre(z)
     tiny = torch.finfo(z.dtype).tiny
-    shares = torch.linalg.eigvalsh(_gram(centred) / centred.square().sum().clamp(min=tiny))
-    seen = torch.where(shares > torch.finfo(z.dtype).eps, shares, 1.0)  # ln 1 = 0
-    return (seen * seen.log()).sum()
+    shares = _gram(centred) / centred.square().sum().clamp(min=tiny)
+    # Autocast leaves float64 alone, also in the backward pass.
+    values = torch.linalg.eigvalsh(shares.double())
+    seen = torch.where(values > torch.finfo(z.dtype).eps, values, 1.0)  # ln 1 = 0
+    return (seen * seen.log()).sum().to(z.dtype)
 
 
 class FedDecorrLoss(nn.Module):
@@ -194,8 +196,33 @@ def standardize(z: Tensor) -> Tensor:
 
 def _gram(x: Tensor) -> Tensor:
     """Return XXᵀ or XᵀX, whichever is smaller; of several X, of each."""
-    n, d = x.shape[-2:]
-    return x @ x.mT if n < d else x.mT @ x
+    product: Tensor = _Gram.apply(x)  # type: ignore[no-untyped-call]  # torch gives it no types
+    return product
+
+
+class _Gram(torch.autograd.Function):
+    """Differentiates XXᵀ by one product where PyTorch takes two, and in full precision.
+
+    Left to PyTorch, products of the backward pass follow autocast: when it is called inside of one, and in
+    compiled functions always.
+    """
+
+    @staticmethod
+    def forward(x: Tensor) -> Tensor:
+        n, d = x.shape[-2:]
+        return x @ x.mT if n < d else x.mT @ x
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor], _output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, slope: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        with torch.autocast(x.device.type, enabled=False):
+            both = slope + slope.mT
+            product: Tensor = both @ x if x.shape[-2] < x.shape[-1] else x @ both
+            return product
 
 
 def _off_diagonal(x: Tensor) -> Tensor:

@@ -1,69 +1,107 @@
-"""The global model on the test images: accuracy, loss, and the spectrum of its representations."""
+"""A model on the test images: accuracy, loss, and every measure of its representations."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import reduce
-from operator import add
 
 import torch
 from torch.nn.functional import cross_entropy
 
+from feddecorr.diagnosis.diagnosis import Diagnosis, Subject
+from feddecorr.diagnosis.gathering import Batch, gather
+from feddecorr.diagnosis.weights import classifier_weight
+from feddecorr.diagnosis.words import MEANINGS
+from feddecorr.engines import RunClients
 from feddecorr.errors import RunError
 from feddecorr.federation import Federation
 from feddecorr.machine import threads
-from feddecorr.messages import Server
-from feddecorr.representation import capture_representations
-from feddecorr.spectrum import Moments, effective_rank, significant, singular_values
+from feddecorr.messages import Broadcast, Server, Update
+from feddecorr.representation import capture_representations, find_classifier
+
+OWN = ("accuracy", "effective_rank", "significant_singular_values")
+"""Measures that have a place of their own."""
 
 
 @dataclass(frozen=True)
 class Evaluated:
-    """What was found out; `accuracy` is a fraction, `singular_values` are the covariance's, largest first."""
+    """What was found out; `accuracy` is a fraction, `singular_values` are the covariance's, largest first.
+
+    `measures` are all others of a diagnosis that are one number; docs/diagnosis.md defines them.
+    """
 
     accuracy: float
     loss: float
     effective_rank: float
     significant_singular_values: int
     singular_values: list[float]
+    measures: dict[str, float]
 
 
 class Evaluator:
-    """Evaluates servers with one model; draws no random number."""
+    """Evaluates models, global or local, with one network; draws no random number."""
 
     def __init__(self, federation: Federation) -> None:
         self.federation = federation
         self.model = federation.build_model().eval()
 
     @torch.no_grad()
-    def __call__(self, server: Server) -> Evaluated:
+    def __call__(self, state: Server | Update) -> Evaluated:
         """Go once over the test images."""
-        experiment, dataset = self.federation.experiment, self.federation.dataset
-        self.model.load_state_dict({**server.weights, **server.buffers}, strict=False)
-        device = experiment.training.device
-        right, loss = 0, 0.0
-        parts = []
-        with threads(experiment.training.threads), capture_representations(self.model) as seen:
-            batches = zip(
-                dataset.test.pixels.split(experiment.evaluation.batch),
-                dataset.test.labels.split(experiment.evaluation.batch),
-                strict=True,
-            )
-            for pixels, labels in batches:
-                y = labels.to(device)
-                logits = self.model(dataset.normalize(pixels.to(device)))
-                loss += float(cross_entropy(logits, y, reduction="sum"))
-                right += int((logits.argmax(1) == y).sum())
-                parts.append(Moments.of(seen.z.flatten(1)))
-            if not math.isfinite(loss):
-                raise RunError(f"the loss of the global model became {loss}; lower training.lr")
-            values = singular_values(reduce(add, parts).covariance)
-        count = len(dataset.test)
+        self.model.load_state_dict({**state.weights, **state.buffers}, strict=False)
+        losses: list[float] = []
+        subject = Subject(classifier=classifier_weight(find_classifier(self.model)))
+        with threads(self.federation.experiment.training.threads):
+            found = Diagnosis.of("", gather(self._batches(losses)), subject=subject).to_dict()
         return Evaluated(
-            accuracy=right / count,
-            loss=loss / count,
-            effective_rank=effective_rank(values),
-            significant_singular_values=significant(values),
-            singular_values=values.tolist(),
+            accuracy=found["accuracy"],
+            loss=math.fsum(losses) / found["samples"],
+            effective_rank=found["effective_rank"],
+            significant_singular_values=found["significant_singular_values"],
+            singular_values=found["singular_values"],
+            measures={name: found[name] for name in MEANINGS if name not in OWN and found[name] is not None},
         )
+
+    def _batches(self, losses: list[float]) -> Iterator[Batch]:
+        experiment, dataset = self.federation.experiment, self.federation.dataset
+        batches = zip(
+            dataset.test.pixels.split(experiment.evaluation.batch),
+            dataset.test.labels.split(experiment.evaluation.batch),
+            strict=True,
+        )
+        with capture_representations(self.model) as seen:
+            for pixels, labels in batches:
+                y = labels.to(experiment.training.device)
+                logits = self.model(dataset.normalize(pixels.to(y.device)))
+                losses.append(float(cross_entropy(logits, y, reduction="sum")))
+                if not math.isfinite(losses[-1]):
+                    raise RunError(f"the loss on the test images became {losses[-1]}; lower training.lr")
+                yield Batch(seen.z, y, logits.argmax(1))
+
+
+class LocalModels:
+    """Evaluates the clients' models on their way to the server, in this process: no engine knows of it."""
+
+    def __init__(self, evaluate: Evaluator) -> None:
+        self.evaluate = evaluate
+        self.found: dict[int, Evaluated] = {}
+
+    def watch(self, run_clients: RunClients) -> RunClients:
+        """Return the same, with every update of a round evaluated as it passes."""
+        evaluation = self.evaluate.federation.experiment.evaluation
+
+        def watched(broadcast: Broadcast, clients: Sequence[int]) -> Iterator[Update]:
+            self.found = {}
+            wanted = evaluation.clients and self.is_due(broadcast.round)
+            for update in run_clients(broadcast, clients):
+                if wanted:
+                    self.found[update.client] = self.evaluate(update)
+                yield update
+
+        return watched
+
+    def is_due(self, number: int) -> bool:
+        """Tell whether models are evaluated in that round."""
+        experiment = self.evaluate.federation.experiment
+        return number % experiment.evaluation.every == 0 or number == experiment.rounds

@@ -45,10 +45,11 @@ class Training(Kind):
 
 
 class Evaluation(Kind):
-    """How the global model is evaluated on the test images."""
+    """How models are evaluated on the test images."""
 
     every: PositiveInt = Field(1, description="rounds from one evaluation to the next; the last is always evaluated")
     batch: PositiveInt = Field(500, description="images in one forward pass")
+    clients: bool = Field(False, description="evaluate each client's model, too, before models are averaged")
 
 
 def _parse_regularizers(value: object) -> object:

@@ -44,4 +44,4 @@ class Federation:
         model = self.build_model()
         weights = {name: parameter.detach().cpu() for name, parameter in model.named_parameters()}
         buffers = {name: buffer.cpu() for name, buffer in model.named_buffers()}
-        return self.experiment.method.start(Server(weights, buffers))
+        return self.experiment.method.start(Server(weights, buffers), [len(part) for part in self.parts])

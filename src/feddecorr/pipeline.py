@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 from feddecorr.engines.memories import Memories
 from feddecorr.errors import UserError
-from feddecorr.evaluate import Evaluator
+from feddecorr.evaluate import Evaluator, LocalModels
 from feddecorr.experiment import Experiment
 from feddecorr.federation import Federation
 from feddecorr.record import Record, RunDirectory
@@ -19,7 +19,11 @@ from feddecorr.rounds import federate
 
 def run(experiment: Experiment, out: str | Path | None = None) -> Iterator[Record]:
     """Train, and yield a record per round; with `out`, keep the run in that directory, where it can be resumed."""
-    return _go_on(experiment, None if out is None else RunDirectory.create(Path(out), experiment))
+    if out is None:
+        return _go_on(experiment, lambda: None)
+    path = Path(out)
+    RunDirectory.refuse_used(path)
+    return _go_on(experiment, lambda: RunDirectory.create(path, experiment))
 
 
 def resume(out: str | Path, *, experiment: Experiment | None = None) -> Iterator[Record]:
@@ -37,17 +41,18 @@ def resume(out: str | Path, *, experiment: Experiment | None = None) -> Iterator
                 f"{out}: {directory.finished_rounds()} rounds are done, more than rounds={experiment.rounds}"
             )
         directory.change(experiment)
-    return _go_on(experiment or stored, directory)
+    return _go_on(experiment or stored, lambda: directory)
 
 
-def _go_on(experiment: Experiment, directory: RunDirectory | None) -> Iterator[Record]:
+def _go_on(experiment: Experiment, keep: Callable[[], RunDirectory | None]) -> Iterator[Record]:
+    federation = Federation.of(experiment)  # whatever is wrong with data or split comes up before there is a run
+    directory = keep()
     with ExitStack() as stack:
         if directory:
             stack.enter_context(directory.locked())
             memories = directory.memories
         else:
             memories = Memories(Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="feddecorr-"))))
-        federation = Federation.of(experiment)
         server, done = federation.start(), 0
         if directory:
             directory.describe(federation)
@@ -56,11 +61,11 @@ def _go_on(experiment: Experiment, directory: RunDirectory | None) -> Iterator[R
             return
         run_clients = stack.enter_context(experiment.engine.open(federation, memories))
         evaluate = Evaluator(federation)
+        local = LocalModels(evaluate)
         started = time.perf_counter()
-        for now in federate(server, federation, run_clients, first=done + 1):
-            wanted = now.number % experiment.evaluation.every == 0 or now.number == experiment.rounds
-            found = evaluate(now.server) if wanted else None
-            record = Record.of(now, found, time.perf_counter() - started)
+        for now in federate(server, federation, local.watch(run_clients), first=done + 1):
+            found = evaluate(now.server) if local.is_due(now.number) else None
+            record = Record.of(now, found, time.perf_counter() - started, local.found)
             if directory:
                 directory.commit(now, record)
             else:

@@ -7,7 +7,7 @@ import json
 import os
 import platform
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
@@ -34,6 +34,8 @@ class Record:
     """One round, as it is kept. What was not evaluated in this round is None.
 
     `terms` are the objective's summands as the clients saw them, averaged; `loss` is on the test images.
+    `measures` are all others of docs/diagnosis.md that are one number. `local_models` holds the same of the
+    clients' models before they were averaged, by client, if the experiment asks for it.
     `state` is the global model after the round, as a module's `load_state_dict` takes it.
     """
 
@@ -43,20 +45,23 @@ class Record:
     effective_rank: float | None
     significant_singular_values: int | None
     singular_values: list[float] | None
+    measures: dict[str, float] | None
     terms: dict[str, float]
     clients: list[int]
     seconds: float
+    local_models: dict[str, dict[str, Any]]
     state: State = field(repr=False, compare=False)
 
     @classmethod
-    def of(cls, now: Round, found: Evaluated | None, seconds: float) -> Record:
-        """Put together what a round and its evaluation gave."""
+    def of(cls, now: Round, found: Evaluated | None, seconds: float, local: Mapping[int, Evaluated]) -> Record:
+        """Put together what a round and its evaluations gave."""
         nothing = dict.fromkeys(Evaluated.__dataclass_fields__)
         return cls(
             round=now.number,
             terms=now.terms,
             clients=now.clients,
             seconds=seconds,
+            local_models={str(client): asdict(theirs) for client, theirs in sorted(local.items())},
             state={**now.server.weights, **now.server.buffers},
             **(asdict(found) if found else nothing),
         )
@@ -72,15 +77,18 @@ class RunDirectory:
     `experiment.json`, `environment.json` and `federation.json` are written once. After each round its line goes
     to `rounds.jsonl`, what the method keeps to `server/ROUND.safetensors`, and then the model replaces
     `weights.safetensors`: that file's note names the round, and so the round counts from that moment on.
+    What was there before that round is kept in `previous` (and the method's in `server`): from it, the clients'
+    models can be trained again, bit for bit.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.previous = path / "previous"
         self.memories = Memories(path / "clients")
 
-    @classmethod
-    def create(cls, path: Path, experiment: Experiment) -> RunDirectory:
-        """Begin a new run; refuse to touch a directory that holds anything."""
+    @staticmethod
+    def refuse_used(path: Path) -> None:
+        """Refuse to touch a directory that holds anything."""
         if (path / "experiment.json").exists():
             raise UserError(
                 f"{path} holds a run already: go on with it by 'feddecorr resume {path}', look at it by "
@@ -88,6 +96,11 @@ class RunDirectory:
             )
         if path.exists() and (not path.is_dir() or any(not file.name.startswith(".") for file in path.iterdir())):
             raise UserError(f"{path} is not empty and holds no run: choose another --out")
+
+    @classmethod
+    def create(cls, path: Path, experiment: Experiment) -> RunDirectory:
+        """Begin a new run."""
+        cls.refuse_used(path)
         path.mkdir(parents=True, exist_ok=True)
         write_json(path / "experiment.json", experiment.to_dict())
         return cls(path)
@@ -154,9 +167,13 @@ class RunDirectory:
         if kept:
             (self.path / "server").mkdir(exist_ok=True)
             save_tensors(self._server_file(now.number), kept)
-        save_tensors(self.path / "weights.safetensors", record.state, {"round": str(now.number)})
-        self._server_file(now.number - 1).unlink(missing_ok=True)
-        self.memories.settle(now.clients, now.number)
+        weights = self.path / "weights.safetensors"
+        if weights.exists():
+            self.previous.mkdir(exist_ok=True)
+            write_bytes(self.previous / "weights.safetensors", weights.read_bytes())
+        save_tensors(weights, record.state, {"round": str(now.number)})
+        self._server_file(now.number - 2).unlink(missing_ok=True)
+        self.memories.settle(now.clients, now.number, aside=self.previous / "clients")
 
     def take_up(self, start: Server) -> tuple[int, Server]:
         """Return the last round that counts and the server after it; drop traces of any later round."""
@@ -165,7 +182,18 @@ class RunDirectory:
         write_bytes(self.path / "rounds.jsonl", b"".join(line + b"\n" for line in lines))
         if number == 0:
             return 0, start
-        state = load_tensors(self.path / "weights.safetensors")
+        return number, self._load(self.path / "weights.safetensors", number, start)
+
+    def take_up_previous(self, start: Server) -> Server | None:
+        """Return the server before the last round that counts; None if it was not kept."""
+        number = self.finished_rounds() - 1
+        file = self.previous / "weights.safetensors"
+        if number < 1:
+            return start if number == 0 else None
+        return self._load(file, number, start) if file.exists() and load_note(file)["round"] == str(number) else None
+
+    def _load(self, file: Path, number: int, start: Server) -> Server:
+        state = load_tensors(file)
         sections: dict[str, State] = {section: {} for section in KEPT}
         if self._server_file(number).exists():
             for name, tensor in load_tensors(self._server_file(number)).items():
@@ -173,7 +201,7 @@ class RunDirectory:
                 sections[section][key] = tensor
         weights = {name: state[name] for name in start.weights}
         buffers = {name: state[name] for name in start.buffers}
-        return number, Server(weights, buffers, **sections)
+        return Server(weights, buffers, **sections)
 
     @contextmanager
     def locked(self) -> Iterator[None]:

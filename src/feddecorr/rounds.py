@@ -9,6 +9,7 @@ import torch
 
 from feddecorr.engines import RunClients
 from feddecorr.federation import Federation
+from feddecorr.machine import threads
 from feddecorr.messages import Broadcast, Server, Update
 from feddecorr.methods import Mean
 from feddecorr.randomness import generator
@@ -31,7 +32,8 @@ def federate(server: Server, federation: Federation, run_clients: RunClients, *,
         clients = draw_clients(federation, number)
         broadcast = Broadcast(number, server.weights, server.buffers, server.shared)
         passing = Passing()
-        moved = experiment.method.step(server, passing.watch(run_clients(broadcast, clients)))
+        with threads(experiment.training.threads):  # the cores are for the clients
+            moved = experiment.method.step(server, passing.watch(run_clients(broadcast, clients)))
         server = replace(moved, buffers=passing.buffers.value)
         yield Round(number, server, clients, passing.terms())
 

@@ -1,7 +1,7 @@
-"""Stochastic gradient descent with momentum and weight decay, step for step that of `torch.optim.SGD`.
+"""Stochastic gradient descent with momentum and weight decay, step for step that of `torch.optim.SGD(fused=True)`.
 
-Written out because constructing anything of `torch.optim` imports PyTorch's compiler: about as long as
-importing PyTorch itself, and 75 MB in every worker process.
+It calls the same kernel, but without `torch.optim`: constructing anything of that imports PyTorch's compiler, which
+takes about as long as importing PyTorch itself, and 75 MB in every worker process.
 """
 
 from __future__ import annotations
@@ -21,22 +21,30 @@ class SGD:
         self.momentum = momentum
         self.weight_decay = weight_decay
         self.amount = 0.0
-        self._velocity: list[Tensor] = []
+        self._velocity = [torch.empty_like(parameter) for parameter in self.parameters] if momentum else []
         self._weight = 0.0  # of all gradients in the velocity: 1 + momentum + momentum² + …
 
     @torch.no_grad()
     def step(self, gradients: Sequence[Tensor]) -> None:
         """Take one step; the gradients are left as they are."""
-        direction = list(gradients)
-        if self.weight_decay:
-            direction = list(torch._foreach_add(direction, self.parameters, alpha=self.weight_decay))
-        if self.momentum:
-            if self._velocity:
-                torch._foreach_mul_(self._velocity, self.momentum)
-                torch._foreach_add_(self._velocity, direction)
-            else:
-                self._velocity = [gradient.clone() for gradient in direction]
-            direction = self._velocity
-        torch._foreach_add_(self.parameters, direction, alpha=-self.lr)
+        torch._fused_sgd_(
+            self.parameters,
+            [_laid_out(*pair) for pair in zip(gradients, self.parameters, strict=True)],
+            self._velocity,
+            weight_decay=self.weight_decay,
+            momentum=self.momentum,
+            lr=self.lr,
+            dampening=0.0,
+            nesterov=False,
+            maximize=False,
+            is_first_step=self.amount == 0,
+        )
         self._weight = self._weight * self.momentum + 1
         self.amount += self._weight
+
+
+def _laid_out(gradient: Tensor, parameter: Tensor) -> Tensor:
+    """Return the gradient in the parameter's memory format, which the kernel takes for granted."""
+    if gradient.stride() == parameter.stride():
+        return gradient
+    return torch.empty_like(parameter).copy_(gradient)

@@ -3,9 +3,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small import result, small
+from small import digest, result, small
 
+from feddecorr.engines.memories import Memories
 from feddecorr.errors import RunError
+from feddecorr.federation import Federation
+from feddecorr.messages import Broadcast, Update
 from feddecorr.pipeline import resume, run
 from feddecorr.record import RunDirectory
 
@@ -22,6 +25,22 @@ def test_engines_agree_bit_for_bit(case: tuple[list[str], list[Any]], workers: i
     words, expected = case
     pool = ["engine=pool", f"engine.workers={workers}", "participation=0.75"]
     assert result(run(small(*words, *pool))) == expected
+
+
+def bits(update: Update) -> str:
+    return digest(update.weights) + digest(update.buffers)
+
+
+@pytest.mark.parametrize("engine", ["serial", "pool"])
+def test_updates_can_be_kept(tmp_path: Path, engine: str) -> None:
+    """A method may hold on to updates while later clients train."""
+    federation = Federation.of(small(f"engine={engine}"))
+    server = federation.start()
+    broadcast = Broadcast(1, server.weights, server.buffers, server.shared)
+    with federation.experiment.engine.open(federation, Memories(tmp_path)) as run_clients:
+        kept = [(update, bits(update)) for update in run_clients(broadcast, [0, 1, 2, 3])]
+    assert [bits(update) for update, _ in kept] == [then for _, then in kept]
+    assert len({then for _, then in kept}) == 4
 
 
 def test_a_killed_worker_is_replaced_and_leaves_no_trace(tmp_path: Path) -> None:

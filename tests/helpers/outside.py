@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from feddecorr.messages import State
-from feddecorr.methods import Local, Method
+from feddecorr.methods import Local, Method, Trained
 from feddecorr.objective import Pass, Term
 
 
@@ -57,7 +57,7 @@ class Remembering(Method):
 
         return {"pull": pull}
 
-    def finish(self, local: Local, weights: State, amount: float) -> tuple[State, State]:
+    def finish(self, local: Local, trained: Trained) -> tuple[State, State]:
         """Send and remember the count."""
         count = local.memory.get("count", torch.zeros(())) + 1
         return {"count": count}, {"count": count}

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
 from feddecorr.files import load_tensors, save_tensors
 from feddecorr.messages import State
+
+SUFFIX = ".safetensors"
 
 
 class Memories:
@@ -30,17 +34,27 @@ class Memories:
             self._file(client, now).parent.mkdir(parents=True, exist_ok=True)
             save_tensors(self._file(client, now), memory)
 
-    def settle(self, clients: Iterable[int], now: int) -> None:
-        """Drop what was replaced, once the round is safely recorded."""
+    def settle(self, clients: Iterable[int], now: int, aside: Path | None = None) -> None:
+        """Drop what was replaced, once the round is safely recorded; or move it aside, in place of what is there."""
+        if aside is not None:
+            shutil.rmtree(aside, ignore_errors=True)
         for client in clients:
             rounds = self._rounds(client)
             if now in rounds:
                 for number in rounds:
-                    if number < now:
+                    if number < now and aside is None:
                         self._file(client, number).unlink()
+                    elif number < now and aside is not None:
+                        kept = Memories(aside)._file(client, number)
+                        kept.parent.mkdir(parents=True, exist_ok=True)
+                        self._file(client, number).replace(kept)
 
     def _rounds(self, client: int) -> list[int]:
-        return [int(path.stem) for path in (self.directory / str(client)).glob("*.safetensors")]
+        try:
+            names = os.listdir(self.directory / str(client))
+        except FileNotFoundError:
+            return []
+        return [int(name.removesuffix(SUFFIX)) for name in names if name.endswith(SUFFIX) and name[0] != "."]
 
     def _file(self, client: int, now: int) -> Path:
-        return self.directory / str(client) / f"{now}.safetensors"
+        return self.directory / str(client) / f"{now}{SUFFIX}"

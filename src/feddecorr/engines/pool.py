@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import sys
+import weakref
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING
 
+import torch
 from pydantic import Field, PositiveInt
 from torch import Tensor
 
@@ -55,19 +58,20 @@ class Worker:
         theirs.close()
         self.round = 0
         self.clients: deque[int] = deque()
+        self._layout = Layout.of({})  # of the latest update
         self._slots: dict[int, Tensor] = {}
-        self._orders = 0
+        self._count = 0
+        self._free: list[int] = []
 
     def play(self, news: NewRound, client: int) -> None:
-        """Tell the worker to play a client; it may be busy with one other at the most.
-
-        Its two slots take turns: an order is only given after the answer to the last but one was taken out.
-        """
+        """Tell the worker to play a client, perhaps after the one that it is busy with."""
         if self.round != news.round:
             self.connection.send(news)
             self.round = news.round
-        self.connection.send(Play(client, slot=self._orders % 2))
-        self._orders += 1
+        if not self._free:
+            self._free.append(self._count)
+            self._count += 1
+        self.connection.send(Play(client, slot=self._free.pop()))
         self.clients.append(client)
 
     def receive(self) -> Update | Failed:
@@ -78,17 +82,26 @@ class Worker:
             return answer
         if answer.memory is not None:
             self._slots[answer.slot] = answer.memory
-        states = answer.layout.read(self._slots[answer.slot][: answer.layout.size].clone())
+        if answer.layout is not None:
+            self._layout = answer.layout
         return Update(
             client=answer.client,
             examples=answer.examples,
             amount=answer.amount,
             metrics=answer.metrics,
-            **states,
+            **self._layout.read(self._lend(answer.slot)),
         )
+
+    def _lend(self, slot: int) -> Tensor:
+        """Return the memory of a slot without a copy; the slot is free again when the last tensor on it is gone."""
+        array = self._slots[slot].numpy()[:]
+        weakref.finalize(array, self._free.append, slot)
+        return torch.from_numpy(array)
 
     def end(self) -> None:
         """End the process, whatever it is doing."""
+        if sys.is_finalizing():  # then it has ended already
+            return
         self.connection.close()
         self.process.join(timeout=0.2 if not self.clients else 0)  # an idle worker sees the end by itself
         self.process.kill()

@@ -5,8 +5,10 @@ from __future__ import annotations
 import signal
 import traceback
 from dataclasses import dataclass
+from functools import cached_property
 from multiprocessing.connection import Connection
 
+import torch
 from torch import Tensor
 
 from feddecorr.client import Client
@@ -28,7 +30,7 @@ class NewRound:
 
 @dataclass(frozen=True)
 class Play:
-    """Train as this client, and leave the update in one of the worker's two pieces of memory."""
+    """Train as this client, and leave the update in the worker's piece of memory of that number."""
 
     client: int
     slot: int
@@ -36,13 +38,16 @@ class Play:
 
 @dataclass(frozen=True)
 class Done:
-    """The update of a client lies in the slot; `memory` is the slot itself when it is new."""
+    """The update of a client lies in the slot; `memory` is the slot itself when it is new.
+
+    The layout is only sent when it is not that of the update before.
+    """
 
     client: int
     examples: int
     amount: float
     metrics: dict[str, float]
-    layout: Layout
+    layout: Layout | None
     slot: int
     memory: Tensor | None
 
@@ -60,20 +65,18 @@ def work(connection: Connection, federation: Federation, memories: Memories) -> 
     """Answer each `Play` with `Done` or `Failed`."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process decides what an interrupt means
     keep_freed_memory()
-    play: Client | None = None
-    slots: dict[int, Tensor] = {}
-    broadcast: Broadcast | None = None
+    torch.set_num_threads(federation.experiment.training.threads)  # threads that wait for each other waste cores
+    player = Player(federation, memories)
     while True:
         try:
             order = connection.recv()
         except (EOFError, OSError):
             return
         if isinstance(order, NewRound):
-            broadcast = Broadcast(round=order.round, **order.layout.read(order.flat))
+            player.broadcast = Broadcast(round=order.round, **order.layout.read(order.flat))
             continue
         try:
-            play = play or Client(federation)
-            answer: Done | Failed = _play(play, broadcast, memories, order, slots)
+            answer: Done | Failed = player.play(order)
         except Exception as error:  # whatever a client raises is reported, not swallowed
             answer = Failed(order.client, f"{type(error).__name__}: {error}", traceback.format_exc())
         try:
@@ -82,23 +85,40 @@ def work(connection: Connection, federation: Federation, memories: Memories) -> 
             return
 
 
-def _play(play: Client, broadcast: Broadcast | None, memories: Memories, order: Play, slots: dict[int, Tensor]) -> Done:
-    if broadcast is None:
-        raise RuntimeError("a client was to train before any broadcast came")
-    update, memory = play(broadcast, order.client, memories.load(order.client, broadcast.round))
-    memories.save(order.client, broadcast.round, memory)
-    sections = {"weights": update.weights, "buffers": update.buffers, "extra": update.extra}
-    layout = Layout.of(sections)
-    fresh = order.slot not in slots or len(slots[order.slot]) < layout.size
-    if fresh:
-        slots[order.slot] = shared_memory(layout.size)
-    layout.write(slots[order.slot], sections)
-    return Done(
-        client=update.client,
-        examples=update.examples,
-        amount=update.amount,
-        metrics=update.metrics,
-        layout=layout,
-        slot=order.slot,
-        memory=slots[order.slot] if fresh else None,
-    )
+class Player:
+    """Plays clients, and writes their updates to memory that the main process sees."""
+
+    broadcast: Broadcast
+
+    def __init__(self, federation: Federation, memories: Memories) -> None:
+        self.federation = federation
+        self.memories = memories
+        self.layout: Layout | None = None
+        self.slots: dict[int, Tensor] = {}
+
+    @cached_property
+    def client(self) -> Client:
+        """Built with the first order, so that what goes wrong is reported like any failure of a client."""
+        return Client(self.federation)
+
+    def play(self, order: Play) -> Done:
+        """Train as the client."""
+        now = self.broadcast.round
+        update, memory = self.client(self.broadcast, order.client, self.memories.load(order.client, now))
+        self.memories.save(order.client, now, memory)
+        sections = {"weights": update.weights, "buffers": update.buffers, "extra": update.extra}
+        layout = Layout.of(sections)
+        fresh = order.slot not in self.slots or len(self.slots[order.slot]) < layout.size
+        if fresh:
+            self.slots[order.slot] = shared_memory(layout.size)
+        layout.write(self.slots[order.slot], sections)
+        news, self.layout = layout != self.layout, layout
+        return Done(
+            client=update.client,
+            examples=update.examples,
+            amount=update.amount,
+            metrics=update.metrics,
+            layout=layout if news else None,
+            slot=order.slot,
+            memory=self.slots[order.slot] if fresh else None,
+        )

@@ -1,0 +1,1 @@
+"""Measurements of speed and memory: commands with recorded output, not tests."""

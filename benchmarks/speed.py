@@ -1,0 +1,175 @@
+"""Speed, memory and start-up of the engines, as ratios to a bare PyTorch loop measured in the same run.
+
+    python -m benchmarks.speed [--repeats 5] [--record results/speed.json]
+
+Every measurement is a fresh process that trains two warm-up rounds' worth of steps and then counts images per
+second; contestants take turns, and the best of several turns counts. The bare loop does nothing but the same
+local steps: one thread, tensors normalized in memory beforehand, channels-last, torch.optim.SGD in its quickest form.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+SETTINGS: dict[str, list[str]] = {
+    "10 clients, Dirichlet 0.5, 10 000 images, batch 64": [
+        "data=synthetic", "data.train=10000", "data.test=500", "clients=10", "partition=dirichlet",
+        "partition.alpha=0.5", "training.batch=64", "training.epochs=1", "rounds=5",
+    ],
+    "1000 clients x 50 images, cohort 50, batch 10": [
+        "data=synthetic", "data.train=50000", "data.test=500", "clients=1000", "partition=homogeneous",
+        "participation=0.05", "training.batch=10", "training.epochs=1", "rounds=8",
+    ],
+}  # fmt: skip
+MODEL = ["model=convnet", "model.widths=[32,64,128,512]", "evaluation.every=1000"]
+CONTESTANTS = {"bare": None, "serial": ["engine=serial"], "pool": ["engine=pool", "engine.workers=2"]}
+WARM_UP = 1
+
+
+def bare(words: list[str]) -> float:
+    """Return images per second of the bare loop on the same clients' batches."""
+    import torch
+    from torch.nn.functional import cross_entropy
+
+    from feddecorr.experiment import Experiment
+    from feddecorr.federation import Federation
+    from feddecorr.rounds import draw_clients
+    from feddecorr.words import read_words
+
+    torch.set_num_threads(1)
+    experiment = Experiment.parse(read_words(words))
+    federation = Federation.of(experiment)
+    images = federation.dataset.normalize(federation.dataset.train.pixels).contiguous(memory_format=torch.channels_last)
+    labels = federation.dataset.train.labels
+    model = federation.build_model().train()
+    training = experiment.training
+    optimizer = torch.optim.SGD(
+        model.parameters(),
+        lr=training.lr,
+        momentum=training.momentum,
+        weight_decay=training.weight_decay,
+        foreach=True,
+    )
+    count, started = 0, 0.0
+    for number in range(1, experiment.rounds + 1):
+        if number == WARM_UP + 1:
+            count, started = 0, time.perf_counter()
+        for client in draw_clients(federation, number):
+            indices = torch.from_numpy(federation.parts[client])
+            for batch in indices[torch.randperm(len(indices))].split(training.batch):
+                optimizer.zero_grad()
+                cross_entropy(model(images[batch]), labels[batch]).backward()
+                optimizer.step()
+                count += len(batch)
+    return count / (time.perf_counter() - started)
+
+
+def ours(words: list[str]) -> float:
+    """Return images per second of a run, evaluation excluded but all else included."""
+    from feddecorr.experiment import Experiment
+    from feddecorr.federation import Federation
+    from feddecorr.machine import keep_freed_memory
+    from feddecorr.pipeline import run
+    from feddecorr.words import read_words
+
+    keep_freed_memory()  # as the command line does
+    experiment = Experiment.parse(read_words(words))
+    sizes = [len(part) for part in Federation.of(experiment).parts]
+    records = list(run(experiment))[WARM_UP:-1]  # the last round is evaluated
+    images = sum(sizes[client] for record in records for client in record.clients)
+    return images / sum(record.seconds for record in records)
+
+
+def measure(contestant: str, words: list[str]) -> tuple[float, dict[str, float]]:
+    """Run one contestant in a process of its own; return images per second and its peak memory in MB."""
+    engine = CONTESTANTS[contestant]
+    command = [sys.executable, "-m", "benchmarks.speed", "--one", contestant, *words, *MODEL, *(engine or [])]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    peak = {"rss": 0.0, "pss": 0.0}
+    watcher = threading.Thread(target=watch_memory, args=(process.pid, peak), daemon=True)
+    watcher.start()
+    output, _ = process.communicate()
+    if process.returncode:
+        raise SystemExit(f"{contestant} failed")
+    return float(output), peak
+
+
+def watch_memory(pid: int, peak: dict[str, float]) -> None:
+    """Keep the peak of all processes together: resident memory, and with shared pages counted once."""
+    try:
+        process = psutil.Process(pid)
+        while process.is_running():
+            infos = []
+            for each in (process, *process.children(recursive=True)):
+                try:
+                    infos.append(each.memory_full_info())
+                except psutil.Error:
+                    continue
+            peak["rss"] = max(peak["rss"], sum(info.rss for info in infos) / 1e6)
+            peak["pss"] = max(peak["pss"], sum(info.pss for info in infos) / 1e6)
+            time.sleep(1.0)  # to look at shared pages disturbs those who use them
+    except psutil.Error:
+        return
+
+
+def start_up(repeats: int) -> dict[str, float]:
+    """Return the time of a whole command of one tiny round, over that of `import torch`."""
+    tiny = ["data=digits", "model=mlp", "training.epochs=1", "rounds=1"]
+    best: dict[str, float] = {}
+    for turn in range(repeats):
+        for name in ("import torch", "serial", "pool"):
+            out = Path(f"/tmp/feddecorr-bench-{time.time_ns()}-{turn}")  # noqa: S108 - removed below
+            command = ["-m", "feddecorr", "run", *tiny, f"engine={name}", "--out", str(out)]
+            if name == "import torch":
+                command = ["-c", "import torch"]
+            started = time.perf_counter()
+            subprocess.run([sys.executable, *command], check=True, capture_output=True)
+            best[name] = min(best.get(name, float("inf")), time.perf_counter() - started)
+            subprocess.run(["rm", "-rf", str(out)], check=True)  # noqa: S607 - from the path
+    return {name: best[name] / best["import torch"] for name in ("serial", "pool")}
+
+
+def main() -> None:
+    """Measure, print, and record if asked to."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--record", type=Path)
+    parser.add_argument("--one", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.one:
+        contestant, *words = arguments.one
+        print(bare(words) if contestant == "bare" else ours(words))
+        return
+    found: dict[str, Any] = {"command": "python -m benchmarks.speed", "repeats": arguments.repeats}
+    for title, words in SETTINGS.items():
+        speeds: dict[str, list[float]] = {name: [] for name in CONTESTANTS}
+        memory: dict[str, float] = {}
+        for _ in range(arguments.repeats):
+            for name in CONTESTANTS:
+                speed, peak = measure(name, words)
+                speeds[name].append(speed)
+                memory = peak if name == "pool" else memory
+        best = {name: max(values) for name, values in speeds.items()}
+        ratios = {name: best[name] / best["bare"] for name in ("serial", "pool")}
+        found[title] = {"images per second": speeds, "ratio to bare": ratios, "pool's peak memory in MB": memory}
+        print(f"{title}\n  images per second: " + ", ".join(f"{name} {speed:.0f}" for name, speed in best.items()))
+        print(f"  ratio to the bare loop: serial {ratios['serial']:.3f}, pool of 2 {ratios['pool']:.3f}")
+        print(f"  pool's peak memory: {memory['rss']:.0f} MB resident, {memory['pss']:.0f} MB with shared pages once")
+    found["start-up over import torch"] = started = start_up(arguments.repeats)
+    print("a whole command of one tiny round over `import torch`: ", end="")
+    print(", ".join(f"{name} {ratio:.2f}" for name, ratio in started.items()))
+    if arguments.record:
+        arguments.record.write_text(json.dumps(found, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,8 @@
+import pytest
+from command_line import CommandLine
+
+
+@pytest.fixture
+def feddecorr(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> CommandLine:
+    """The command line, in this process."""
+    return CommandLine(capsys, monkeypatch)

@@ -1,0 +1,400 @@
+import pickle
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import array_shapes, arrays
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from feddecorr import decorrelation
+from feddecorr.decorrelation import FedDecorrLoss, feddecorr, structured_decov
+from feddecorr.errors import UserError
+
+torch.set_num_threads(1)  # tensors are tiny
+
+Loss = Callable[[Tensor], Tensor]
+
+LOSSES: dict[str, Loss] = {
+    "paper": partial(feddecorr, normalization="paper"),
+    "released": partial(feddecorr, normalization="released"),
+    "decov": decorrelation.decov,
+    "structured_decov": partial(structured_decov, size=2),
+    "singular": decorrelation.singular,
+    "vicreg_covariance": decorrelation.vicreg_covariance,
+    "vicreg_variance": decorrelation.vicreg_variance,
+    "spectral_entropy": decorrelation.spectral_entropy,
+}
+examples = settings(derandomize=True, deadline=None, max_examples=40)
+every_loss = pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
+
+
+def correlations(z: Tensor) -> Tensor:
+    """Return the correlation matrix, with zeros for features that never vary."""
+    return torch.corrcoef(z.T).reshape(z.shape[1], -1).nan_to_num()
+
+
+def covariances(z: Tensor, correction: int = 0) -> Tensor:
+    return torch.cov(z.T, correction=correction).reshape(z.shape[1], -1)
+
+
+def off_diagonal(matrix: Tensor) -> Tensor:
+    return matrix[~torch.eye(len(matrix), dtype=torch.bool)]
+
+
+def spectrum(z: Tensor) -> Tensor:
+    values: Tensor = torch.linalg.svdvals(covariances(z))
+    return values
+
+
+def between_pairs(matrix: Tensor) -> Tensor:
+    """Return the entries between different groups of two neighbours."""
+    group = torch.arange(len(matrix)) // 2
+    return matrix[group[:, None] != group]
+
+
+def entropy_of_shares(values: Tensor) -> Tensor:
+    entropy: Tensor = torch.special.entr(values / values.sum().clamp(min=1e-300)).sum()
+    return entropy
+
+
+ORACLES: dict[str, Loss] = {
+    "paper": lambda z: correlations(z).square().mean(),
+    "released": lambda z: (
+        off_diagonal((len(z) - 1) * correlations(z)).square().mean().nan_to_num() / len(z)  # no entries, no mean
+    ),
+    "decov": lambda z: off_diagonal(covariances(z)).square().sum() / 2,
+    "structured_decov": lambda z: between_pairs(covariances(z)).square().sum() / 2,
+    "singular": lambda z: spectrum(z).var(correction=0),
+    "vicreg_covariance": lambda z: off_diagonal(covariances(z, 1)).square().sum() / z.shape[1],
+    "vicreg_variance": lambda z: (1 - (z.var(0) + 1e-4).sqrt()).clamp(min=0).mean(),
+    "spectral_entropy": lambda z: -entropy_of_shares(spectrum(z)),
+}
+
+# Whole numbers make dead features, equal samples and exact ties likely, and no feature nearly dead.
+batches = arrays(
+    np.float64, array_shapes(min_dims=2, max_dims=2, min_side=2, max_side=9), elements=st.integers(-20, 20)
+)
+
+
+def random(n: int, d: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
+    """Return correlated representations of unequal scale."""
+    stream = torch.Generator().manual_seed(seed)
+    mixed = torch.randn(n, d, generator=stream, dtype=dtype) @ torch.randn(d, d, generator=stream, dtype=dtype)
+    return mixed * torch.linspace(0.3, 1.5, d, dtype=dtype)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+@examples
+@given(values=batches)
+def test_equals_an_independent_formula(name: str, values: NDArray[np.float64]) -> None:
+    """Correlations by torch.corrcoef, covariances by torch.cov, spectra by a singular value decomposition."""
+    z = torch.from_numpy(values)
+    torch.testing.assert_close(LOSSES[name](z), ORACLES[name](z), rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("shape", [(64, 300), (300, 64)])
+@pytest.mark.parametrize("name", LOSSES)
+def test_float32_agrees_with_float64_at_the_size_of_real_batches(name: str, shape: tuple[int, int]) -> None:
+    """On both sides of n = d."""
+    z = random(*shape)
+    torch.testing.assert_close(LOSSES[name](z.float()).double(), ORACLES[name](z), rtol=1e-5, atol=1e-6)
+
+
+@every_loss
+@pytest.mark.parametrize("shape", [(4, 7), (7, 4), (5, 5), (3, 1)])
+def test_gradients_are_those_of_finite_differences(loss: Loss, shape: tuple[int, int]) -> None:
+    """In float64."""
+    assert torch.autograd.gradcheck(loss, (random(*shape).requires_grad_(),))
+
+
+@examples
+@given(values=batches)
+def test_proposition_1(values: NDArray[np.float64]) -> None:
+    """Singular values of a correlation matrix vary around their mean by ‖K‖²_F − d in all: equation 7."""
+    live = values.std(0) > 0  # K has ones on its diagonal
+    assume(live.any())
+    z = torch.from_numpy(values[:, live])
+    d = z.shape[1]
+    scores = decorrelation.standardize(z)
+    squares = d**2 * feddecorr(z, "paper")
+    deviations = spectrum(scores) - spectrum(scores).mean()
+    torch.testing.assert_close(deviations.square().sum(), squares - d, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(d * decorrelation.singular(scores), squares - d, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (5, 9), (9, 5), (64, 512)])
+def test_any_beta_translates_between_the_two_normalizations(shape: tuple[int, int]) -> None:
+    """The documented relation of released and paper holds exactly where no feature is dead."""
+    n, d = shape
+    z = random(n, d)
+    expected = (n - 1) ** 2 / n * (d * feddecorr(z, "paper") - 1) / (d - 1)
+    torch.testing.assert_close(feddecorr(z, "released"), expected, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-3, 1e-5])
+def test_released_is_the_computation_of_the_authors_code(scale: float) -> None:
+    """Z-scores by the unbiased variance plus 1e-8, their products unscaled, off the diagonal, mean square over n."""
+    z = scale * random(6, 10)
+    scores = (z - z.mean(0)) / torch.sqrt(1e-8 + z.var(0))
+    expected = off_diagonal(scores.T @ scores).square().mean() / len(z)
+    torch.testing.assert_close(feddecorr(z, "released"), expected)
+
+
+def test_equal_features_are_worst_and_uncorrelated_ones_best() -> None:
+    """Derived by hand: K of all ones has the mean square 1; the identity has 1/d, and nothing off its diagonal."""
+    equal = torch.tensor([[1.0], [3.0], [8.0]]).double().expand(3, 4)
+    plain = torch.tensor([[1.0, 1, 1], [1, -1, -1], [-1, 1, -1], [-1, -1, 1]]).double()  # a two-level design
+    torch.testing.assert_close(feddecorr(equal, "paper").item(), 1.0)
+    torch.testing.assert_close(feddecorr(equal, "released").item(), 4 / 3)
+    torch.testing.assert_close(feddecorr(plain, "paper").item(), 1 / 3)
+    torch.testing.assert_close(feddecorr(plain, "released").item(), 0.0, rtol=0, atol=1e-15)
+
+
+@every_loss
+def test_shifting_features_changes_nothing(loss: Loss) -> None:
+    """Not even by rounding that shows, if the shift is large."""
+    z = random(8, 12).float().mul(1024).round().div(1024)  # so that the shifted numbers are exact
+    torch.testing.assert_close(loss(z + 1000), loss(z), rtol=1e-5, atol=1e-6)
+
+
+@every_loss
+@examples
+@given(seed=st.integers(0, 1000))
+def test_the_order_of_samples_means_nothing(loss: Loss, seed: int) -> None:
+    """For every member."""
+    z = random(7, 5, seed)
+    torch.testing.assert_close(loss(z[torch.randperm(7, generator=torch.Generator().manual_seed(seed))]), loss(z))
+
+
+@pytest.mark.parametrize("name", sorted(LOSSES.keys() - {"structured_decov"}))
+def test_the_order_of_features_means_nothing(name: str) -> None:
+    """Only groups of neighbours know it."""
+    z = random(7, 5)
+    torch.testing.assert_close(LOSSES[name](z.flip(1)), LOSSES[name](z))
+
+
+@pytest.mark.parametrize("name", ["paper", "released"])
+@examples
+@given(scales=st.lists(st.floats(0.1, 1000), min_size=5, max_size=5), signs=st.lists(st.booleans(), min_size=5))
+def test_the_scale_and_sign_of_each_feature_mean_nothing_to_feddecorr(
+    name: str, scales: list[float], signs: list[bool]
+) -> None:
+    """That is what it has ahead of the covariance losses."""
+    factors = torch.tensor([scale if sign else -scale for scale, sign in zip(scales, signs, strict=False)]).double()
+    z = random(7, 5)
+    torch.testing.assert_close(LOSSES[name](factors * z), LOSSES[name](z), rtol=1e-5, atol=1e-8)
+
+
+def test_spectral_entropy_and_scale() -> None:
+    """One scale for all features leaves the effective rank as it is."""
+    z = random(7, 5)
+    torch.testing.assert_close(decorrelation.spectral_entropy(1000 * z), decorrelation.spectral_entropy(z))
+
+
+def test_groups_of_one_make_structured_decov_decov_and_one_group_makes_it_zero() -> None:
+    """The two limits, and a last group that is smaller."""
+    z = random(6, 7)
+    torch.testing.assert_close(structured_decov(z, 1), decorrelation.decov(z))
+    assert structured_decov(z, 7) == structured_decov(z, 100) == 0
+    assert 0 < structured_decov(z, 5) < structured_decov(z, 2) < decorrelation.decov(z)
+
+
+def test_features_may_covary_within_a_group_for_free() -> None:
+    """Only covariances between groups count."""
+    pair = torch.tensor([[1.0, 1], [1, 1], [-1, -1], [-1, -1]]).double()
+    other = torch.tensor([[1.0, 1], [-1, -1], [1, 1], [-1, -1]]).double()
+    assert structured_decov(torch.cat([pair, other], 1), 2) == 0
+    assert structured_decov(torch.cat([pair, pair], 1), 2) == 4  # half of eight ones
+
+
+BATCHES: dict[str, Tensor] = {
+    "dead features": torch.cat([random(6, 9).float(), torch.full((6, 3), 1000.1)], 1),
+    "all features dead": torch.zeros(6, 9),
+    "identical samples": random(1, 9).float().expand(6, 9),
+    "two samples": random(2, 9).float(),
+    "two equal samples": torch.full((2, 9), 0.1),
+    "one feature": random(6, 1).float(),
+    "nearly dead features": 1e-20 * random(6, 9).float(),
+    "one live sample": torch.eye(6, 9)[:, :1].expand(6, 9) * 1e-6,
+    "more samples than features": torch.cat([torch.zeros(12, 2), random(12, 2).float()], 1),
+    "large numbers": 1e6 * random(6, 9).float(),
+}
+
+
+@every_loss
+@pytest.mark.parametrize("batch", BATCHES.values(), ids=BATCHES)
+def test_loss_and_gradient_are_finite_for_every_finite_batch(loss: Loss, batch: Tensor) -> None:
+    """And no loss but the entropy is negative."""
+    z = batch.clone().requires_grad_()
+    value = loss(z)
+    value.backward()
+    assert z.grad is not None
+    assert value.isfinite()
+    assert z.grad.isfinite().all()
+    assert value >= 0 or loss is LOSSES["spectral_entropy"]
+
+
+@pytest.mark.parametrize(
+    "name", set(LOSSES) - {"paper", "released", "singular", "vicreg_covariance", "vicreg_variance"}
+)
+@pytest.mark.parametrize("constant", [0.0, 1000.1, -1e8])
+def test_a_dead_feature_counts_as_nothing(name: str, constant: float) -> None:
+    """Whatever its value, to the losses that do not divide by d."""
+    z = random(6, 8).float()
+    dead = torch.full((6, 2), constant)
+    torch.testing.assert_close(LOSSES[name](torch.cat([z, dead], 1)), LOSSES[name](z))
+
+
+@pytest.mark.parametrize("constant", [0.0, 1000.1, -1e8])
+def test_a_dead_feature_is_correlated_with_nothing(constant: float) -> None:
+    """Two of them neither: sums of squared correlations stay as they are."""
+    z = random(6, 8).float()
+    wider = torch.cat([z, torch.full((6, 2), constant)], 1)
+    torch.testing.assert_close(100 * feddecorr(wider, "paper"), 64 * feddecorr(z, "paper"))
+    torch.testing.assert_close(90 * feddecorr(wider, "released"), 56 * feddecorr(z, "released"))
+
+
+@every_loss
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
+def test_a_batch_of_one_gives_zero_on_the_graph(loss: Loss, dtype: torch.dtype) -> None:
+    """So that the sum with other losses can be differentiated as always."""
+    z = torch.randn(1, 5, dtype=dtype, requires_grad=True)
+    value = loss(z)
+    value.backward()
+    assert value == 0
+    assert value.shape == ()
+    assert value.device == z.device
+    assert z.grad is not None
+    assert (z.grad == 0).all()
+
+
+@every_loss
+@pytest.mark.parametrize("broken", [float("nan"), float("inf"), float("-inf")])
+@pytest.mark.parametrize("samples", [1, 3])
+def test_what_is_not_finite_is_refused_in_plain_words(loss: Loss, broken: float, samples: int) -> None:
+    """Not handed on as a loss that nobody can use."""
+    z = torch.randn(samples, 5)
+    z[0, 2] = broken
+    with pytest.raises(UserError, match="NaN, infinity"):
+        loss(z)
+
+
+@every_loss
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_computed_in_float32(loss: Loss, dtype: torch.dtype) -> None:
+    """Dead features included, whose epsilon would vanish in float16."""
+    z = torch.cat([random(6, 8), torch.zeros(6, 2)], 1).to(dtype).requires_grad_()
+    value = loss(z)
+    value.backward()
+    assert value.dtype == torch.float32
+    assert torch.equal(value, loss(z.detach().float()))
+    assert z.grad is not None
+    assert z.grad.dtype == dtype
+    assert z.grad.isfinite().all()
+
+
+@every_loss
+def test_autocast_changes_nothing(loss: Loss) -> None:
+    """To the last bit, of the loss and of its gradient."""
+    z = random(6, 8).float().requires_grad_()
+    with torch.autocast("cpu", torch.bfloat16):
+        value = loss(z)
+        (inside,) = torch.autograd.grad(value, z)
+    (outside,) = torch.autograd.grad(loss(z), z)
+    assert torch.equal(value, loss(z))
+    assert torch.equal(inside, outside)
+
+
+class Largest(TorchDispatchMode):
+    """Keeps the largest number of elements that any operation returned."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # torch's
+        self.elements = 0
+
+    def __torch_dispatch__(self, operation: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = operation(*args, **(kwargs or {}))
+        for tensor in result if isinstance(result, tuple) else [result]:
+            if isinstance(tensor, Tensor):
+                self.elements = max(self.elements, tensor.numel())
+        return result
+
+
+@every_loss
+@pytest.mark.parametrize("shape", [(6, 50), (50, 6)])
+def test_the_smaller_product_is_made(loss: Loss, shape: tuple[int, int]) -> None:
+    """Forward and backward, nothing is larger than the batch: no d×d matrix when n < d, no n×n when d < n."""
+    z = random(*shape).requires_grad_()
+    with Largest() as largest:
+        torch.autograd.grad(loss(z), z)
+    assert largest.elements <= z.numel()
+
+
+@every_loss
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # PyTorch's compiler does it
+def test_compiled_in_one_graph_it_is_the_same(loss: Loss) -> None:
+    """Forward and backward, with no break of the graph, also where all else is cast to bfloat16."""
+    torch._dynamo.reset()
+    z = random(6, 8).float().requires_grad_()
+    compiled = torch.compile(loss, backend="aot_eager", fullgraph=True)
+    with torch.autocast("cpu", torch.bfloat16):
+        value = compiled(z)
+    torch.testing.assert_close(value, loss(z))
+    torch.testing.assert_close(torch.autograd.grad(value, z), torch.autograd.grad(loss(z), z))
+
+
+@every_loss
+def test_maps_and_sequences_are_averaged_over_their_positions(loss: Loss) -> None:
+    """(n, d, h, w) over h and w, (n, t, d) over t."""
+    maps = torch.randn(6, 8, 2, 3, generator=torch.Generator().manual_seed(0)).double()
+    assert torch.equal(loss(maps), loss(maps.flatten(2).mean(2)))
+    torch.testing.assert_close(loss(maps.flatten(2).mT), loss(maps))
+
+
+def test_other_shapes_and_integers_are_refused() -> None:
+    """With the shape or type that was given."""
+    with pytest.raises(UserError, match=r"\(5,\)"):
+        feddecorr(torch.zeros(5))
+    with pytest.raises(UserError, match="int64"):
+        feddecorr(torch.zeros(5, 5, dtype=torch.int64))
+    with pytest.raises(UserError, match="at least one feature, not 0"):
+        structured_decov(torch.zeros(5, 5), 0)
+
+
+@every_loss
+def test_the_gradient_reaches_the_parameters(loss: Loss) -> None:
+    """A step against it lowers the loss."""
+    torch.manual_seed(0)
+    layer = nn.Linear(5, 8)
+    x = 0.5 * torch.randn(6, 5)
+    before = loss(layer(x))
+    gradients = torch.autograd.grad(before, layer.weight)[0]
+    assert gradients.abs().sum() > 0
+    with torch.no_grad():
+        layer.weight -= 1e-2 * gradients / gradients.norm()
+    assert loss(layer(x)) < before
+
+
+def test_the_module_is_the_function() -> None:
+    """Without any state; it can be printed, pickled and compared by eye."""
+    z = random(6, 8)
+    module = FedDecorrLoss()
+    assert torch.equal(module(z), feddecorr(z))
+    assert torch.equal(FedDecorrLoss("paper")(z), feddecorr(z, "paper"))
+    assert torch.equal(pickle.loads(pickle.dumps(module))(z), module(z))  # noqa: S301 - our own bytes
+    assert not module.state_dict()
+    assert repr(module) == "FedDecorrLoss(normalization='released')"
+
+
+@pytest.mark.parametrize("make", [FedDecorrLoss, partial(feddecorr, torch.zeros(3, 4))])
+def test_an_unknown_normalization_is_refused(make: Callable[[Any], object]) -> None:
+    """With those that exist."""
+    with pytest.raises(UserError, match="one of paper, released, not 'none'"):
+        make("none")
