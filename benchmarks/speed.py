@@ -19,6 +19,15 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import torch
+from torch.nn.functional import cross_entropy
+
+from feddecorr.experiment import Experiment
+from feddecorr.federation import Federation
+from feddecorr.machine import keep_freed_memory
+from feddecorr.pipeline import run
+from feddecorr.rounds import draw_clients
+from feddecorr.words import read_words
 
 SETTINGS: dict[str, list[str]] = {
     "10 clients, Dirichlet 0.5, 10 000 images, batch 64": [
@@ -37,14 +46,6 @@ WARM_UP = 1
 
 def bare(words: list[str]) -> float:
     """Return images per second of the bare loop on the same clients' batches."""
-    import torch
-    from torch.nn.functional import cross_entropy
-
-    from feddecorr.experiment import Experiment
-    from feddecorr.federation import Federation
-    from feddecorr.rounds import draw_clients
-    from feddecorr.words import read_words
-
     torch.set_num_threads(1)
     experiment = Experiment.parse(read_words(words))
     federation = Federation.of(experiment)
@@ -75,12 +76,6 @@ def bare(words: list[str]) -> float:
 
 def ours(words: list[str]) -> float:
     """Return images per second of a run, evaluation excluded but all else included."""
-    from feddecorr.experiment import Experiment
-    from feddecorr.federation import Federation
-    from feddecorr.machine import keep_freed_memory
-    from feddecorr.pipeline import run
-    from feddecorr.words import read_words
-
     keep_freed_memory()  # as the command line does
     experiment = Experiment.parse(read_words(words))
     sizes = [len(part) for part in Federation.of(experiment).parts]

@@ -4,5 +4,5 @@ from command_line import CommandLine
 
 @pytest.fixture
 def feddecorr(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> CommandLine:
-    """The command line, in this process."""
+    """Return the command line, in this process."""
     return CommandLine(capsys, monkeypatch)

@@ -38,3 +38,25 @@ def test_evaluating_leaves_training_unchanged() -> None:
 def test_the_last_round_is_always_evaluated() -> None:
     records = list(run(small("evaluation.every=2", "rounds=3")))
     assert [record.accuracy is not None for record in records] == [False, True, True]
+
+
+@pytest.mark.parametrize("engine", ["serial", "pool"])
+def test_local_models_are_evaluated_by_wish_whoever_trains_them(engine: str) -> None:
+    """Records are the same whichever engine ran the clients, and only rounds that are due hold local models."""
+    words = ("evaluation.clients=true", "evaluation.every=2", "rounds=3")
+    records = list(run(small(*words, f"engine={engine}")))
+    assert [sorted(record.local_models) for record in records] == [[], ["0", "1", "2", "3"], ["0", "1", "2", "3"]]
+    assert result(records) == result(run(small(*words)))
+
+
+def test_evaluating_local_models_leaves_training_unchanged() -> None:
+    """Weights are the same with and without."""
+    plain, watched = result(run(small())), result(run(small("evaluation.clients=true")))
+    assert [bits for _, bits in plain] == [bits for _, bits in watched]
+
+
+def test_a_single_client_is_its_own_mean() -> None:
+    """With one client, its local model is the global one, in every measure."""
+    (record,) = run(small("clients=1", "partition=homogeneous", "rounds=1", "evaluation.clients=true"))
+    local = record.local_models["0"]
+    assert local == {name: getattr(record, name) for name in local}

@@ -8,7 +8,14 @@ def test_a_name_is_a_stream() -> None:
 
 
 def test_every_part_of_the_name_matters() -> None:
-    names = [(1, "a", 2, 3), (2, "a", 2, 3), (1, "b", 2, 3), (1, "a", 3, 2), (1, "a", 23), (1, "a", 2)]
+    names: list[tuple[int, str, *tuple[int, ...]]] = [
+        (1, "a", 2, 3),
+        (2, "a", 2, 3),
+        (1, "b", 2, 3),
+        (1, "a", 3, 2),
+        (1, "a", 23),
+        (1, "a", 2),
+    ]
     assert len({named_seed(*name) for name in names}) == len(names)
 
 

@@ -25,7 +25,7 @@ class PowerCutError(Exception):
 
 @pytest.fixture(scope="module")
 def expected() -> list[Any]:
-    """What a run that is never interrupted gives."""
+    """Return what a run that is never interrupted gives."""
     return result(run(small(*WORDS)))
 
 

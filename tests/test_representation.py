@@ -252,7 +252,7 @@ def test_under_autocast_representations_are_float32(net: Net, x: Tensor) -> None
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_compiled_models_are_caught_in_one_graph(net: Net, backend: str) -> None:
     """In a block for each step, with new blocks and passes without any between them."""
-    torch._dynamo.reset()
+    torch.compiler.reset()
     compiled: Any = torch.compile(net, backend=backend, fullgraph=True)
     for _ in range(3):
         x = torch.randn(6, 4)
@@ -266,14 +266,18 @@ def test_compiled_models_are_caught_in_one_graph(net: Net, backend: str) -> None
 
 
 def test_code_compiled_without_the_hook_is_told(net: Net, x: Tensor) -> None:
-    """PyTorch does not look for new hooks; the error says what helps."""
-    torch._dynamo.reset()
+    """PyTorch does not look for new hooks; the error says what helps, and forgetting that code helps as well."""
+    torch.compiler.reset()
     compiled: Any = torch.compile(net, backend="eager")
     compiled(x)
     with capture_representations(compiled) as seen:
         compiled(x)
     with pytest.raises(UserError, match="open the block before its first call"):
         _ = seen.z
+    torch.compiler.reset()
+    with capture_representations(compiled) as seen:
+        compiled(x)
+    torch.testing.assert_close(seen.z, net.body(x))
 
 
 class Halves(nn.DataParallel[nn.Module]):

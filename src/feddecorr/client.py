@@ -55,12 +55,17 @@ class Client:
         extra, kept = experiment.method.finish(local, Trained(weights, buffers, amount))
         memory = {METHOD + name: tensor for name, tensor in kept.items()}
         if experiment.buffers == "local":
-            memory |= {BUFFERS + name: tensor for name, tensor in buffers.items()}
+            # Copies, because the method may remember the same tensors, and a file holds none twice.
+            memory |= {BUFFERS + name: tensor.clone() for name, tensor in buffers.items()}
         return Update(client, len(local.labels), amount, weights, buffers, extra, metrics), memory
 
     def _train(self, local: Local) -> tuple[float, dict[str, float]]:
         experiment = self.federation.experiment
-        terms: dict[str, Term] = {"cross_entropy": cross_entropy, **experiment.regularizers, **experiment.method.terms(local)}
+        terms: dict[str, Term] = {
+            "cross_entropy": cross_entropy,
+            **experiment.regularizers,
+            **experiment.method.terms(local),
+        }
         training = experiment.training
         parameters = list(self.parameters.values())
         optimizer = SGD(parameters, lr=training.lr, momentum=training.momentum, weight_decay=training.weight_decay)

@@ -127,7 +127,8 @@ class RunDirectory:
         labels = federation.dataset.train.labels.numpy()
         size = len(federation.dataset.classes)
         counts = [np.bincount(labels[part], minlength=size).tolist() for part in federation.parts]
-        write_json(self.path / "federation.json", {"classes": federation.dataset.classes, "counts": counts})
+        content = {"note": federation.dataset.note, "classes": federation.dataset.classes, "counts": counts}
+        write_json(self.path / "federation.json", content)
 
     def environment(self) -> dict[str, Any] | None:
         """Return versions, commit and machine on which the run began; None if it never did."""
@@ -135,7 +136,7 @@ class RunDirectory:
         return json.loads(file.read_text()) if file.exists() else None
 
     def federation(self) -> dict[str, Any]:
-        """Return the classes and, for each client, the number of examples of each."""
+        """Return the classes, for each client the number of examples of each, and a note on the data."""
         stored: dict[str, Any] = json.loads((self.path / "federation.json").read_text())
         return stored
 

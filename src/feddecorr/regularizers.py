@@ -47,6 +47,8 @@ class Weighted(Regularizer):
 class DeCov(Weighted):
     """Penalizes covariances between all dimensions (Cogswell et al., ICLR 2016)."""
 
+    weight: float = Field(0.001, ge=0, description="weight of the term, which is a sum over all pairs of dimensions")
+
     def loss(self, z: Tensor) -> Tensor:
         """Return half the sum of the squared covariances."""
         return decorrelation.decov(z)
@@ -55,6 +57,7 @@ class DeCov(Weighted):
 class StructuredDeCov(Weighted):
     """Penalizes covariances between groups of dimensions, not within (Xiong et al., ICDM 2016)."""
 
+    weight: float = Field(0.001, ge=0, description="weight of the term, which is a sum over all pairs of dimensions")
     size: PositiveInt = Field(8, description="dimensions in a group")
 
     def loss(self, z: Tensor) -> Tensor:

@@ -1,4 +1,3 @@
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +13,10 @@ from feddecorr.record import RunDirectory
 
 
 @pytest.fixture(scope="module", params=["", "regularizers=feddecorr", "buffers=local", "method=outside:Remembering"])
-def case(request: pytest.FixtureRequest) -> Iterator[tuple[list[str], list[Any]]]:
-    """An experiment and what the serial engine makes of it."""
+def case(request: pytest.FixtureRequest) -> tuple[list[str], list[Any]]:
+    """Return an experiment and what the serial engine makes of it."""
     words = [request.param] if request.param else []
-    yield words, result(run(small(*words, "engine=serial", "participation=0.75")))
+    return words, result(run(small(*words, "engine=serial", "participation=0.75")))
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3])

@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import torch
 
 from feddecorr.engines.parcel import Layout, shared_memory
@@ -27,4 +29,4 @@ def test_tensors_never_overlap() -> None:
     state = {str(size): torch.full((size,), float(size)) for size in range(1, 40)}
     layout = Layout.of({"all": state})
     spans = sorted((place.start, place.end) for place in layout.places)
-    assert all(end <= start for (_, end), (start, _) in zip(spans, spans[1:], strict=False))
+    assert all(end <= start for (_, end), (start, _) in pairwise(spans))

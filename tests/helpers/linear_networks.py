@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 from numpy.random import RandomState
 
@@ -10,27 +12,25 @@ from feddecorr.theory.start import aligned_classifier, balanced_start, random_fr
 
 
 def random_data(stream: RandomState, *, inputs: int, classes: int, samples: int) -> tuple[Array, Array]:
-    """Inputs and labels without any structure; every class has a sample."""
+    """Draw inputs and labels without any structure; every class has a sample."""
     labels = np.concatenate([np.arange(classes), stream.randint(classes, size=samples - classes)])
     return stream.normal(size=(inputs, samples)), one_hot(labels, classes)
 
 
 def random_network(stream: RandomState, widths: list[int]) -> Weights:
-    """A network with nothing balanced or aligned."""
-    return tuple(
-        stream.normal(size=(after, before)) / np.sqrt(before) for before, after in zip(widths, widths[1:], strict=False)
-    )
+    """Draw a network with nothing balanced or aligned."""
+    return tuple(stream.normal(size=(after, before)) / np.sqrt(before) for before, after in pairwise(widths))
 
 
 def balanced_layers(stream: RandomState, widths: list[int], values: Array) -> Weights:
-    """Layers that satisfy Assumption 1, in random directions."""
+    """Draw layers that satisfy Assumption 1."""
     return balanced_start(values, [random_frame(width, len(values), stream) for width in widths])
 
 
 def aligned_network(
     stream: RandomState, *, layers: int, values: Array, inputs: int, classes: int, constant: float
 ) -> Weights:
-    """A network that satisfies both assumptions, in random directions; every layer is as wide as there are values."""
+    """Draw a network that satisfies both assumptions; every layer is as wide as there are values."""
     dim = len(values)
     frames = [random_frame(inputs, dim, stream), *(random_frame(dim, dim, stream) for _ in range(layers))]
     left = random_frame(classes, classes, stream)

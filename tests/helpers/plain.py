@@ -25,7 +25,7 @@ SEEN: list[Batch] = []
 class Watching(Method):
     """FedAvg that keeps the batches it sees."""
 
-    def terms(self, local: Local) -> Mapping[str, Term]:  # noqa: ARG002 - the hook is given it
+    def terms(self, local: Local) -> Mapping[str, Term]:
         """Look at the batch and go on as usual."""
 
         def watch(forward: Pass) -> Tensor:

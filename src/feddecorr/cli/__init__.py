@@ -7,9 +7,13 @@ import sys
 import typer
 
 from feddecorr.cli.console import say
+from feddecorr.cli.data import data_app
 from feddecorr.cli.demo import demo
+from feddecorr.cli.diagnose import diagnose
 from feddecorr.cli.looking import list_kinds, report, show
+from feddecorr.cli.partition import partition
 from feddecorr.cli.running import resume, run
+from feddecorr.cli.theory import theory_app
 from feddecorr.errors import RunError, UserError
 
 app = typer.Typer(
@@ -25,7 +29,11 @@ app.command()(run)
 app.command()(resume)
 app.command()(show)
 app.command()(report)
+app.command()(diagnose)
+app.command()(partition)
 app.command("list")(list_kinds)
+app.add_typer(data_app, name="data")
+app.add_typer(theory_app, name="theory")
 
 
 def main() -> None:

@@ -100,6 +100,8 @@ def tell(directory: Path, *, json: bool) -> None:
     from feddecorr.record import RunDirectory  # noqa: PLC0415 - PyTorch is loaded when it is needed
 
     run = RunDirectory.open(directory)
+    if note := run.federation()["note"]:
+        say(f"mind the data: {note}")
     if json:
         print_json(run.to_dict())
         return

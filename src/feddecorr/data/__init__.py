@@ -1,10 +1,43 @@
 """Data sets by name."""
 
+from feddecorr.data.cifar import Cifar10, Cifar100
 from feddecorr.data.dataset import Data, Dataset, Images
 from feddecorr.data.digits import Digits
+from feddecorr.data.folder import Folder
+from feddecorr.data.idx import FashionMnist, Mnist
+from feddecorr.data.npz import Npz
 from feddecorr.data.synthetic import Synthetic
+from feddecorr.data.tinyimagenet import TinyImageNet
 from feddecorr.kinds import Family
 
-DATA = Family("data set", Data, {"digits": Digits, "synthetic": Synthetic})
+DATA = Family(
+    "data set",
+    Data,
+    {
+        "digits": Digits,
+        "synthetic": Synthetic,
+        "cifar10": Cifar10,
+        "cifar100": Cifar100,
+        "tinyimagenet": TinyImageNet,
+        "mnist": Mnist,
+        "fashion_mnist": FashionMnist,
+        "folder": Folder,
+        "npz": Npz,
+    },
+)
 
-__all__ = ["DATA", "Data", "Dataset", "Digits", "Images", "Synthetic"]
+__all__ = [
+    "DATA",
+    "Cifar10",
+    "Cifar100",
+    "Data",
+    "Dataset",
+    "Digits",
+    "FashionMnist",
+    "Folder",
+    "Images",
+    "Mnist",
+    "Npz",
+    "Synthetic",
+    "TinyImageNet",
+]

@@ -5,8 +5,11 @@ from __future__ import annotations
 import torch
 from pydantic import Field, PositiveInt
 
-from feddecorr.data.dataset import Data, Dataset, Images, channel_statistics
+from feddecorr.data.dataset import Data, Dataset, Images
 from feddecorr.randomness import generator
+
+AT_ONCE = 1000
+"""Images drawn at once: as floats they take four times the memory."""
 
 
 class Synthetic(Data):
@@ -20,18 +23,19 @@ class Synthetic(Data):
     noise: float = Field(2.0, gt=0, description="spread of the noise, where class means spread by 1")
     seed: int = Field(0, description="of the images themselves; the run's seed does not change them")
 
-    def load(self) -> Dataset:
+    def read(self) -> Dataset:
         """Draw the images; one unit of spread is 16 pixel values around 128."""
         shape = (self.size, self.size, self.channels)
         centres = torch.randn(self.classes, *shape, generator=generator(self.seed, "synthetic/classes"))
 
         def draw(part: str, count: int) -> Images:
+            stream = generator(self.seed, f"synthetic/{part}")
             labels = torch.arange(count) % self.classes
-            noise = torch.randn(count, *shape, generator=generator(self.seed, f"synthetic/{part}"))
-            values = centres[labels].add_(noise, alpha=self.noise).mul_(16).add_(128)
-            return Images(values.round_().clamp_(0, 255).to(torch.uint8), labels)
+            pixels = torch.empty(count, *shape, dtype=torch.uint8)
+            for few, kept in zip(labels.split(AT_ONCE), pixels.split(AT_ONCE), strict=True):
+                noise = torch.randn(len(few), *shape, generator=stream)
+                kept.copy_(centres[few].add_(noise, alpha=self.noise).mul_(16).add_(128).round_().clamp_(0, 255))
+            return Images(pixels, labels)
 
-        train = draw("train", self.train)
-        mean, std = channel_statistics(train.pixels)
         names = tuple(str(label) for label in range(self.classes))
-        return Dataset(train, draw("test", self.test), names, mean, std)
+        return Dataset.of(draw("train", self.train), draw("test", self.test), names)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -50,11 +49,10 @@ class Memories:
                         self._file(client, number).replace(kept)
 
     def _rounds(self, client: int) -> list[int]:
-        try:
-            names = os.listdir(self.directory / str(client))
-        except FileNotFoundError:
+        folder = self.directory / str(client)
+        if not folder.exists():
             return []
-        return [int(name.removesuffix(SUFFIX)) for name in names if name.endswith(SUFFIX) and name[0] != "."]
+        return [int(file.stem) for file in folder.iterdir() if file.suffix == SUFFIX and not file.name.startswith(".")]
 
     def _file(self, client: int, now: int) -> Path:
         return self.directory / str(client) / f"{now}{SUFFIX}"

@@ -1,9 +1,45 @@
 """Federated methods by name."""
 
 from feddecorr.kinds import Family
+from feddecorr.methods.fedadagrad import FedAdagrad
+from feddecorr.methods.fedadam import FedAdam
 from feddecorr.methods.fedavg import FedAvg
-from feddecorr.methods.method import Local, Mean, Method, mean_weights
+from feddecorr.methods.fedavgm import FedAvgM
+from feddecorr.methods.feddyn import FedDyn
+from feddecorr.methods.fedexp import FedExP
+from feddecorr.methods.fedlc import FedLC
+from feddecorr.methods.fednova import FedNova
+from feddecorr.methods.fedntd import FedNTD
+from feddecorr.methods.fedprox import FedProx
+from feddecorr.methods.fedrs import FedRS
+from feddecorr.methods.fedsam import FedSAM
+from feddecorr.methods.feduv import FedUV
+from feddecorr.methods.fedyogi import FedYogi
+from feddecorr.methods.method import Local, Mean, Method, Trained, mean_weights
+from feddecorr.methods.moon import MOON
+from feddecorr.methods.scaffold import SCAFFOLD
 
-METHODS = Family("method", Method, {"fedavg": FedAvg})
+METHODS = Family(
+    "method",
+    Method,
+    {
+        "fedavg": FedAvg,
+        "fedprox": FedProx,
+        "fedavgm": FedAvgM,
+        "moon": MOON,
+        "scaffold": SCAFFOLD,
+        "fednova": FedNova,
+        "fedadagrad": FedAdagrad,
+        "fedadam": FedAdam,
+        "fedyogi": FedYogi,
+        "fedrs": FedRS,
+        "fedlc": FedLC,
+        "fedsam": FedSAM,
+        "fedexp": FedExP,
+        "feddyn": FedDyn,
+        "fedntd": FedNTD,
+        "feduv": FedUV,
+    },
+)
 
-__all__ = ["METHODS", "FedAvg", "Local", "Mean", "Method", "mean_weights"]
+__all__ = ["METHODS", "FedAvg", "Local", "Mean", "Method", "Trained", "mean_weights"]

@@ -25,12 +25,31 @@ class Local:
     classes: int
     lr: float
 
+    @property
+    def counts(self) -> Tensor:
+        """The number of the client's examples of each class, as floats beside the model."""
+        counts = torch.bincount(self.labels, minlength=self.classes)
+        return counts.to(next(self.model.parameters()))
+
+    def laid_out(self, state: State) -> list[Tensor]:
+        """Return a copy of the state in the order, on the device and in the memory format of the parameters."""
+        return [torch.empty_like(mine).copy_(state[name]) for name, mine in self.model.named_parameters()]
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What local training ends with; `amount` is the number of steps counted as plain SGD steps (see `Update`)."""
+
+    weights: State
+    buffers: State
+    amount: float
+
 
 class Method(Kind):
     """A federated method; without any hook of its own it is FedAvg."""
 
-    def start(self, server: Server) -> Server:
-        """Prepare what the server shares and remembers, before the first round."""
+    def start(self, server: Server, sizes: Sequence[int]) -> Server:
+        """Prepare what the server shares and remembers; `sizes` are the numbers of examples of all clients."""
         return server
 
     def terms(self, local: Local) -> Mapping[str, Term]:
@@ -41,7 +60,7 @@ class Method(Kind):
         """Return the gradient of one step; `compute` gives it at the current parameters, as often as asked."""
         return compute()
 
-    def finish(self, local: Local, weights: State, amount: float) -> tuple[State, State]:
+    def finish(self, local: Local, trained: Trained) -> tuple[State, State]:
         """Return (extra for the server, memory for itself) after local training."""
         return {}, {}
 
@@ -58,6 +77,11 @@ def mean_weights(updates: Iterable[Update]) -> State:
     return mean.value
 
 
+def extrapolate(start: State, mean: State, factor: float) -> State:
+    """Return start + factor·(mean − start), written so that a factor of 1 gives the mean to the last bit."""
+    return {name: torch.add(mean[name], mean[name] - start[name], alpha=factor - 1) for name in start}
+
+
 class Mean:
     """A running weighted mean of states.
 
@@ -67,11 +91,11 @@ class Mean:
 
     def __init__(self) -> None:
         self.value: State = {}
-        self._weight = 0.0
+        self.weight = 0.0
 
     def add(self, state: State, weight: float) -> None:
         """Mix in one state; of integer tensors (BatchNorm's counters) the largest is kept."""
-        self._weight += weight
+        self.weight += weight
         if not self.value:
             self.value = {name: tensor.clone() for name, tensor in state.items()}
             return
@@ -82,4 +106,4 @@ class Mean:
         floats = [pair for pair in pairs if pair[0].is_floating_point()]
         if floats:
             mine_all, theirs_all = map(list, zip(*floats, strict=True))
-            torch._foreach_lerp_(mine_all, theirs_all, weight / self._weight)
+            torch._foreach_lerp_(mine_all, theirs_all, weight / self.weight)

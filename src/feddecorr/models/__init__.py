@@ -2,9 +2,27 @@
 
 from feddecorr.kinds import Family
 from feddecorr.models.convnet import ConvNet
+from feddecorr.models.custom import Custom
+from feddecorr.models.lenet import LeNet
 from feddecorr.models.mlp import MLP
+from feddecorr.models.mobilenet import MobileNetV2
 from feddecorr.models.model import Model
+from feddecorr.models.resnet import ResNet18, ResNet20, ResNet32
 
-MODELS = Family("model", Model, {"convnet": ConvNet, "mlp": MLP})
+MODELS = Family(
+    "model",
+    Model,
+    {
+        "convnet": ConvNet,
+        "mlp": MLP,
+        "lenet": LeNet,
+        "mobilenetv2": MobileNetV2,
+        "resnet18": ResNet18,
+        "resnet20": ResNet20,
+        "resnet32": ResNet32,
+        "custom": Custom,
+    },
+    wrapper="custom",
+)
 
-__all__ = ["MODELS", "MLP", "ConvNet", "Model"]
+__all__ = ["MLP", "MODELS", "ConvNet", "Custom", "LeNet", "MobileNetV2", "Model", "ResNet18", "ResNet20", "ResNet32"]

@@ -8,7 +8,7 @@ from itertools import pairwise
 from pydantic import Field, PositiveInt
 from torch import nn
 
-from feddecorr.models.model import Model
+from feddecorr.models.model import Model, Shape
 
 
 class MLP(Model):
@@ -16,9 +16,9 @@ class MLP(Model):
 
     widths: tuple[PositiveInt, ...] = Field((256, 256), min_length=1, description="hidden widths; the last is d")
 
-    def build(self, shape: tuple[int, int, int], classes: int) -> nn.Module:
-        """Return the network."""
+    def features(self, shape: Shape) -> tuple[nn.Module, int]:
+        """Return the hidden layers."""
         layers: list[nn.Module] = [nn.Flatten()]
         for before, after in pairwise((math.prod(shape), *self.widths)):
             layers += [nn.Linear(before, after), nn.ReLU()]
-        return nn.Sequential(*layers, nn.Linear(self.widths[-1], classes))
+        return nn.Sequential(*layers), self.widths[-1]

@@ -14,14 +14,21 @@ COLOURS = ("#c0392b", "#1f77b4", "#2e8b57", "#8e44ad", "#e08e0b", "#17808a", "#7
 SHOWN_VALUES = 100
 SMALLEST_LOG = -20.0
 
+Axis = tuple[str, list[str]]
+"""What an axis shows, and the names along it."""
 
-def spectra(runs: Mapping[str, Sequence[float]], shown: int = SHOWN_VALUES) -> go.Figure:
-    """Draw the logarithms of the singular values, largest first, as in the paper's figure 2."""
+
+def spectra(runs: Mapping[str, Sequence[float]], shown: int = SHOWN_VALUES, *, threshold: bool = True) -> go.Figure:
+    """Draw the logarithms of the singular values, largest first, as in the paper's figure 2.
+
+    The threshold τ is of a covariance's values, not of a layer's.
+    """
     figure = _figure("k, index of the singular value", "log of the k-th singular value")
     for (name, values), colour in zip(runs.items(), _colours(runs), strict=True):
         logs = [max(math.log(value), SMALLEST_LOG) if value > 0 else SMALLEST_LOG for value in values[:shown]]
         figure.add_scatter(x=list(range(1, len(logs) + 1)), y=logs, name=name, mode="lines", line_color=colour)
-    figure.add_hline(y=LOG_TAU, line_dash="dot", line_color="#888", annotation_text="log τ = −2")
+    if threshold:
+        figure.add_hline(y=LOG_TAU, line_dash="dot", line_color="#888", annotation_text="log τ = −2")
     return figure
 
 
@@ -53,6 +60,16 @@ def labels(counts: Sequence[Sequence[int]], classes: Sequence[str]) -> go.Figure
     )
     figure.update_xaxes(type="category")
     figure.update_yaxes(type="category")
+    return figure
+
+
+def heatmap(cells: Sequence[Sequence[float]], across: Axis, down: Axis) -> go.Figure:
+    """Draw a table of numbers as shades."""
+    (x, columns), (y, rows) = across, down
+    figure = _figure(x, y)
+    figure.add_heatmap(z=cells, x=columns, y=rows, colorscale="Blues")
+    figure.update_xaxes(type="category")
+    figure.update_yaxes(type="category", autorange="reversed")
     return figure
 
 

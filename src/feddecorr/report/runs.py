@@ -23,7 +23,7 @@ LEAD = (
 
 def write_report(directories: Sequence[Path], path: Path) -> None:
     """Compare the runs of these directories on one page."""
-    runs = dict(zip(_names(directories), map(RunDirectory.open, directories), strict=True))
+    runs = dict(zip(name_directories(directories), map(RunDirectory.open, directories), strict=True))
     rounds = {name: run.rounds() for name, run in runs.items()}
     for name, run in runs.items():
         if not any(found["accuracy"] is not None for found in rounds[name]):
@@ -32,7 +32,7 @@ def write_report(directories: Sequence[Path], path: Path) -> None:
     write_page(path, "Dimensional collapse, run by run", LEAD, [*sections, *_labels(runs), _settings(runs)])
 
 
-def _names(directories: Sequence[Path]) -> list[str]:
+def name_directories(directories: Sequence[Path]) -> list[str]:
     """Name each run by the last part of its path, and by as many parts as it takes to tell them apart."""
     paths = [directory.resolve() for directory in directories]
     if len(set(paths)) < len(paths):
@@ -102,10 +102,12 @@ def _labels(runs: Mapping[str, RunDirectory]) -> Iterator[Section]:
     shared: dict[str, list[str]] = {}
     for name, run in runs.items():
         shared.setdefault(json.dumps(run.federation()), []).append(name)
-    for text, names in shared.items():
-        split = json.loads(text)
+    for stored, names in shared.items():
+        split = json.loads(stored)
         drawn = figures.labels(split["counts"], split["classes"])
-        yield Section("Who holds which labels", f"Training examples per client and class: {', '.join(names)}.", drawn)
+        note = f" Mind: {split['note']}." if split["note"] else ""
+        text = f"Training examples per client and class: {', '.join(names)}.{note}"
+        yield Section("Who holds which labels", text, drawn)
 
 
 def _settings(runs: Mapping[str, RunDirectory]) -> Section:

@@ -1,0 +1,137 @@
+"""What a regularizer adds to a training step of MobileNetV2 (batch 64, 3×32×32), as a ratio to plain training.
+
+    python -m benchmarks.loss_cost [--repeats 15] [--record results/loss_cost.json]
+
+One model in one process with one thread takes single steps, each contestant in turn, so that whatever else the
+machine does hits all alike; it is processor time that is measured, and the quickest step of each counts. The
+classifier is looked for anew in every step. `singular, decomposed` computes L_singular as the paper describes it,
+by decomposing the d×d covariance matrix; `singular` is ours, exact without any decomposition.
+The second table is of the losses alone, forward and backward, with the n×n product and with the d×d one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from feddecorr import decorrelation
+from feddecorr.machine import keep_freed_memory
+from feddecorr.models import MobileNetV2
+from feddecorr.representation import capture_representations
+from feddecorr.sgd import SGD
+
+Loss = Callable[[Tensor], Tensor]
+BATCH, CLASSES, WEIGHT = 64, 10, 0.1
+
+
+def singular_decomposed(z: Tensor) -> Tensor:
+    """Return L_singular by the covariance's singular value decomposition."""
+    values: Tensor = torch.linalg.svdvals(torch.cov(z.T, correction=0))
+    return values.var(correction=0)
+
+
+def feddecorr_wide(z: Tensor) -> Tensor:
+    """Return FedDecorr (released) by the d×d product, as it is usually written."""
+    n, d = z.shape
+    scores = (z - z.mean(0)) / (z.var(0) + decorrelation.EPSILON).sqrt()
+    product = scores.T @ scores
+    return (product.square().sum() - product.diagonal().square().sum()) / (d * (d - 1) * n)
+
+
+CONTESTANTS: dict[str, Loss | None] = {
+    "plain": None,
+    "feddecorr": decorrelation.feddecorr,
+    "singular": decorrelation.singular,
+    "singular, decomposed": singular_decomposed,
+}
+ALONE: dict[str, Loss] = {
+    "feddecorr": decorrelation.feddecorr,
+    "feddecorr, d×d": feddecorr_wide,
+    "decov": decorrelation.decov,
+    "structured_decov": decorrelation.structured_decov,
+    "singular": decorrelation.singular,
+    "vicreg_covariance": decorrelation.vicreg_covariance,
+    "vicreg_variance": decorrelation.vicreg_variance,
+    "spectral_entropy": decorrelation.spectral_entropy,
+}
+
+
+def steps(repeats: int) -> dict[str, list[float]]:
+    """Return the seconds of each contestant's training steps."""
+    torch.manual_seed(0)
+    model = MobileNetV2().build((3, 32, 32), CLASSES).to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch types it only with a device
+    x = torch.randn(BATCH, 3, 32, 32).contiguous(memory_format=torch.channels_last)
+    y = torch.randint(CLASSES, (BATCH,))
+    parameters = list(model.parameters())
+    optimizer = SGD(parameters, lr=1e-3, momentum=0.9, weight_decay=1e-5)
+
+    def step(loss: Loss | None) -> float:
+        started = time.process_time()
+        if loss is None:
+            total = cross_entropy(model(x), y)
+        else:
+            with capture_representations(model) as seen:
+                total = cross_entropy(model(x), y)
+            total = total + WEIGHT * loss(seen.z)
+        optimizer.step(torch.autograd.grad(total, parameters))
+        return time.process_time() - started
+
+    for loss in CONTESTANTS.values():  # warm up
+        step(loss)
+    names = list(CONTESTANTS)
+    seconds: dict[str, list[float]] = {name: [] for name in names}
+    for turn in range(repeats):
+        for name in names if turn % 2 else reversed(names):
+            seconds[name].append(step(CONTESTANTS[name]))
+    return seconds
+
+
+def losses(repeats: int) -> dict[str, list[float]]:
+    """Return the seconds of each loss alone, forward and backward, at n = 64 and d = 1280."""
+    z = torch.randn(BATCH, 1280, requires_grad=True)
+    seconds: dict[str, list[float]] = {name: [] for name in ALONE}
+    for _ in range(repeats):
+        for name, loss in ALONE.items():
+            started = time.process_time()
+            torch.autograd.grad(loss(z), z)
+            seconds[name].append(time.process_time() - started)
+    return seconds
+
+
+def main() -> None:
+    """Measure, print, and record if asked to."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repeats", type=int, default=15)
+    parser.add_argument("--record", type=Path)
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    keep_freed_memory()
+    step, alone = steps(arguments.repeats), losses(20 * arguments.repeats)
+    best = {name: min(seconds) for name, seconds in step.items()}
+    for name, seconds in best.items():
+        print(f"{name:22} {1000 * seconds:8.1f} ms a step, {seconds / best['plain']:.4f} of plain")
+    quickest = {name: min(seconds) for name, seconds in alone.items()}
+    for name, seconds in quickest.items():
+        print(f"{name:22} {1000 * seconds:8.3f} ms alone, forward and backward")
+    if arguments.record:
+        found = {
+            "command": f"python -m benchmarks.loss_cost --repeats {arguments.repeats}",
+            "torch": torch.__version__,
+            "processor": platform.processor() or platform.machine(),
+            "ratio to plain": {name: seconds / best["plain"] for name, seconds in best.items()},
+            "milliseconds of the quickest step": {name: 1000 * seconds for name, seconds in best.items()},
+            "milliseconds of the loss alone": {name: 1000 * seconds for name, seconds in quickest.items()},
+        }
+        arguments.record.write_text(json.dumps(found, indent=2, ensure_ascii=False) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,127 @@
+"""Precision, memory format and compilation: what makes a training step fastest, and what changes its result.
+
+    python -m benchmarks.precision [MODEL ...] [--rounds 7] [--compile] [--record NAME]
+
+Trains each network with one thread on batches of 64 random images of 32×32, with every setting in turn, round by
+round, so that a busy machine slows all of them alike. `--record` writes NAME.json with all times and NAME.md with
+the table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import sys
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from feddecorr.experiment import Training
+from feddecorr.machine import keep_freed_memory
+from feddecorr.models import MODELS
+from feddecorr.models.running import prepare
+from feddecorr.randomness import generator, seeded
+from feddecorr.record import environment
+from feddecorr.sgd import SGD
+
+PLAIN = {"memory_format": "contiguous"}
+SETTINGS: dict[str, dict[str, Any]] = {
+    "fp32, contiguous": PLAIN,
+    "fp32, channels_last": {},
+    "bf16, contiguous": {**PLAIN, "precision": "bf16"},
+    "bf16, channels_last": {"precision": "bf16"},
+}
+COMPILED: dict[str, dict[str, Any]] = {
+    "fp32, channels_last, compiled": {"compile": True},
+    "bf16, channels_last, compiled": {"precision": "bf16", "compile": True},
+}
+NETWORKS = ["convnet", "resnet20", "resnet32", "resnet18", "mobilenetv2"]
+SHAPE, CLASSES, BATCH = (3, 32, 32), 10, 64
+
+
+class Trainer:
+    """A network in training under one setting."""
+
+    def __init__(self, name: str, options: dict[str, Any]) -> None:
+        with seeded(0, "model"):
+            self.model = prepare(MODELS.parse(name).build(SHAPE, CLASSES), Training(**options))
+        self.parameters = list(self.model.parameters())
+        self.optimizer = SGD(self.parameters, lr=0.01, momentum=0.9, weight_decay=1e-5)
+        self.times: list[float] = []
+        self.first: Tensor | None = None
+
+    def step(self, x: Tensor, y: Tensor) -> None:
+        """Take one step and note its time; keep the first gradient."""
+        started = time.perf_counter()
+        gradient = torch.autograd.grad(cross_entropy(self.model(x), y), self.parameters)
+        self.optimizer.step(gradient)
+        self.times.append(time.perf_counter() - started)
+        if self.first is None:
+            self.first = torch.cat([part.flatten() for part in gradient])
+
+
+def measure(name: str, settings: dict[str, dict[str, Any]], rounds: int) -> dict[str, dict[str, Any]]:
+    """Return, for each setting, the times of its steps and how far its first gradient is from the plain one."""
+    pixels = torch.randn(BATCH, *SHAPE[1:], SHAPE[0], generator=generator(0, "images"))
+    x, y = pixels.permute(0, 3, 1, 2), torch.arange(BATCH) % CLASSES
+    trainers = {setting: Trainer(name, options) for setting, options in settings.items()}
+    for _ in range(rounds + 1):
+        for trainer in trainers.values():
+            trainer.step(x, y)
+    plain = next(iter(trainers.values())).first
+    found = {}
+    for setting, trainer in trainers.items():
+        if plain is None or trainer.first is None:
+            raise RuntimeError("no step was taken")
+        gap = float((trainer.first - plain).norm() / plain.norm())
+        found[setting] = {"first_seconds": trainer.times[0], "seconds": trainer.times[1:], "gradient_gap": gap}
+    return found
+
+
+def table(found: dict[str, dict[str, dict[str, Any]]]) -> str:
+    """Return the medians in Markdown; speed-ups are medians of the ratios of neighbouring steps."""
+    lines = [
+        "| network | setting | ms a step | speed | first gradient differs by | first step (s) |",
+        "| --- | --- | ---: | ---: | ---: | ---: |",
+    ]
+    for name, settings in found.items():
+        plain = next(iter(settings.values()))["seconds"]
+        for setting, each in settings.items():
+            ratio = median(before / after for before, after in zip(plain, each["seconds"], strict=True))
+            numbers = f"{1000 * median(each['seconds']):.0f} | {ratio:.2f}× | {each['gradient_gap']:.0e}"
+            lines.append(f"| {name} | {setting} | {numbers} | {each['first_seconds']:.1f} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Measure and print, and record if wanted."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("networks", nargs="*", default=NETWORKS, help=f"by default {', '.join(NETWORKS)}")
+    parser.add_argument("--rounds", type=int, default=7, help="steps of each setting that count")
+    parser.add_argument("--compile", action="store_true", help="measure compiled networks, too (takes minutes)")
+    parser.add_argument("--record", type=Path, help="NAME of the files NAME.json and NAME.md")
+    arguments = parser.parse_args()
+    keep_freed_memory()
+    torch.set_num_threads(1)
+    settings = SETTINGS | (COMPILED if arguments.compile else {})
+    found = {}
+    for name in arguments.networks:
+        found[name] = measure(name, settings, arguments.rounds)
+        print(f"{name} is measured", file=sys.stderr, flush=True)
+    print(table(found))
+    if arguments.record:
+        command = shlex.join(["python", "-m", "benchmarks.precision", *sys.argv[1:]])
+        note = {"command": command, "environment": environment()}
+        arguments.record.parent.mkdir(parents=True, exist_ok=True)
+        arguments.record.with_suffix(".json").write_text(json.dumps({**note, "found": found}) + "\n")
+        arguments.record.with_suffix(".md").write_text(f"    {command}\n\n{table(found)}\n")
+
+
+if __name__ == "__main__":
+    main()

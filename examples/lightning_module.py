@@ -1,0 +1,62 @@
+"""FedDecorr in a LightningModule.
+
+Run it:  python examples/lightning_module.py (after  pip install 'feddecorr[examples]')
+"""
+
+import pytorch_lightning as lightning
+import torch
+from digits import describe, load
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+from torch.utils.data import DataLoader, Dataset
+
+from feddecorr import FedDecorrLoss, capture_representations
+
+
+class Classifier(lightning.LightningModule):
+    """An ordinary classifier, with FedDecorr in its training step."""
+
+    def __init__(self, beta: float) -> None:
+        super().__init__()
+        self.beta = beta
+        self.decorrelate = FedDecorrLoss()
+        self.body = nn.Sequential(nn.Flatten(), nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 128), nn.ReLU())
+        self.classifier = nn.Linear(128, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the logits."""
+        return self.classifier(self.body(x))
+
+    def training_step(self, batch: tuple[Tensor, Tensor]) -> Tensor:
+        """Catch what the classifier takes in, and add the loss of it."""
+        x, y = batch
+        with capture_representations(self) as seen:
+            logits = self(x)
+        return cross_entropy(logits, y) + self.beta * self.decorrelate(seen.z)
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        """Return the optimizer."""
+        return torch.optim.SGD(self.parameters(), lr=0.05, momentum=0.9)
+
+
+def train(data: Dataset, beta: float, epochs: int = 10) -> nn.Module:
+    """Let Lightning do the rest."""
+    lightning.seed_everything(0, verbose=False)
+    model = Classifier(beta)
+    trainer = lightning.Trainer(
+        max_epochs=epochs,
+        accelerator="cpu",
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
+    trainer.fit(model, DataLoader(data, batch_size=64, shuffle=True))
+    return model
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    training, test = load()
+    for beta in (0, 0.1):
+        print(f"beta {beta}: {describe(train(training, beta), test)}")

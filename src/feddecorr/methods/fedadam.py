@@ -1,0 +1,32 @@
+"""FedAdam: Adam at the server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from pydantic import Field
+from torch import Tensor
+
+from feddecorr.messages import Server, Update
+from feddecorr.methods import adaptive
+from feddecorr.methods.method import Method
+
+
+class FedAdam(Method):
+    """Takes an Adam step at the server, v ← β₂·v + (1−β₂)·Δ², with Δ the mean change (Reddi et al., 2021)."""
+
+    lr: float = Field(0.01, gt=0, description="η, learning rate of the server")
+    beta1: float = Field(0.9, ge=0, lt=1, description="β₁, decay of the first moment")
+    beta2: float = Field(0.99, ge=0, lt=1, description="β₂, decay of the second moment")
+    tau: float = Field(1e-3, gt=0, description="τ, how little the step adapts")
+
+    def start(self, server: Server, sizes: Sequence[int]) -> Server:
+        """Prepare the moments."""
+        return adaptive.start(server, self.tau)
+
+    def step(self, server: Server, updates: Iterable[Update]) -> Server:
+        """Take the step."""
+        return adaptive.step(server, updates, self._accumulate, lr=self.lr, beta1=self.beta1, tau=self.tau)
+
+    def _accumulate(self, v: Tensor, square: Tensor) -> Tensor:
+        return self.beta2 * v + (1 - self.beta2) * square

@@ -1,0 +1,57 @@
+"""FedDyn: each client's objective is bent so that its minimum is the global one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+import torch
+from pydantic import Field
+
+from feddecorr.messages import Server, State, Update
+from feddecorr.methods.method import Local, Mean, Method, Trained
+from feddecorr.methods.parameters import proximal
+from feddecorr.objective import Term
+
+DRIFT = "drift/"
+
+
+class FedDyn(Method):
+    """Adds −⟨gᵢ, w⟩ + (α/2)·‖w − wᵗ‖², with gᵢ the client's last gradient (Acar et al., ICLR 2021).
+
+    Gradients are kept divided by α, as drifts uᵢ = gᵢ/α: the two terms are then (α/2)·‖w − (wᵗ + uᵢ)‖² up to a
+    constant, and the server's state h/α is the mean of all uᵢ.
+    """
+
+    alpha: float = Field(0.01, gt=0, description="α, weight of the dynamic regularizer")
+
+    def start(self, server: Server, sizes: Sequence[int]) -> Server:
+        """Let the mean drift begin at zero; clients begin at zero by remembering nothing."""
+        drift = {DRIFT + name: torch.zeros_like(weight) for name, weight in server.weights.items()}
+        return replace(server, memory={**drift, "examples": torch.tensor(sum(sizes))})
+
+    def terms(self, local: Local) -> Mapping[str, Term]:
+        """Return the dynamic regularizer."""
+        anchor = local.laid_out(local.broadcast.weights)
+        if local.memory:
+            torch._foreach_add_(anchor, local.laid_out(local.memory))
+        return {"dynamic": proximal(self.alpha, anchor)}
+
+    def finish(self, local: Local, trained: Trained) -> tuple[State, State]:
+        """Remember uᵢ ← uᵢ − (wᵢ − wᵗ)."""
+        drift = {name: weight - trained.weights[name] for name, weight in local.broadcast.weights.items()}
+        return {}, {name: drift[name] + local.memory[name] for name in drift} if local.memory else drift
+
+    def step(self, server: Server, updates: Iterable[Update]) -> Server:
+        """Move the mean drift by the changes, each by the client's share of all examples; take it off the mean."""
+        mean = Mean()
+        for update in updates:
+            mean.add(update.weights, update.examples)
+        share = mean.weight / float(server.memory["examples"])
+        weights, memory = {}, {"examples": server.memory["examples"]}
+        for name, before in server.weights.items():
+            change = mean.value[name] - before
+            drift = torch.sub(server.memory[DRIFT + name], change, alpha=share)
+            weights[name] = mean.value[name] - drift
+            memory[DRIFT + name] = drift
+        return replace(server, weights=weights, memory=memory)

@@ -1,0 +1,36 @@
+"""FedNTD: what the global model knows of the other classes is not forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pydantic import Field
+from torch import Tensor
+from torch.nn.functional import kl_div, log_softmax, one_hot
+
+from feddecorr.methods.method import Local, Method
+from feddecorr.methods.reference import Reference
+from feddecorr.objective import Pass, Term
+
+
+class FedNTD(Method):
+    """Distils the global model's probabilities of all classes but the true one (Lee et al., NeurIPS 2022)."""
+
+    beta: float = Field(1.0, ge=0, description="β, weight of the distillation")
+    temperature: float = Field(1.0, gt=0, description="τ, by which logits are divided")
+
+    def terms(self, local: Local) -> Mapping[str, Term]:
+        """Return β times the mean divergence KL(global ‖ local) over the classes that are not true."""
+        teacher = Reference(local.model, {**local.broadcast.weights, **local.broadcast.buffers})
+
+        def distillation(forward: Pass) -> Tensor:
+            mine = self._not_true(forward.logits, forward.y)
+            theirs = self._not_true(teacher(forward.x)[1], forward.y)
+            return self.beta * kl_div(mine, theirs, reduction="batchmean", log_target=True)
+
+        return {"distillation": distillation}
+
+    def _not_true(self, logits: Tensor, y: Tensor) -> Tensor:
+        """Return the logarithms of the probabilities of the other classes, of shape (n, classes − 1)."""
+        others = logits[one_hot(y, logits.shape[1]) == 0].view(len(y), -1)
+        return log_softmax(others / self.temperature, dim=1)

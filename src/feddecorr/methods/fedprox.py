@@ -1,0 +1,26 @@
+"""FedProx: local training is held near the weights that the server sent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from pydantic import Field
+
+from feddecorr.methods.method import Local, Method
+from feddecorr.methods.parameters import proximal
+from feddecorr.objective import Term
+
+
+class FedProx(Method):
+    """Adds (μ/2)·‖w − wᵗ‖² to the local objective, with wᵗ the weights sent (Li et al., MLSys 2020)."""
+
+    mu: float = Field(1e-3, ge=0, description="weight of the proximal term")
+    variant: Literal["published", "released"] = Field(
+        "published", description="released: as in the code of FedDecorr's authors, where the term is always zero"
+    )
+
+    def terms(self, local: Local) -> Mapping[str, Term]:
+        """Return the proximal term; the authors' code measures the distance of the live weights to themselves."""
+        weight = self.mu if self.variant == "published" else 0.0
+        return {"proximal": proximal(weight, local.laid_out(local.broadcast.weights))}

@@ -1,0 +1,52 @@
+"""SCAFFOLD: control variates take out of each local step what is peculiar to the client."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+import torch
+
+from feddecorr.messages import Server, State, Update
+from feddecorr.methods.method import Local, Mean, Method, Trained
+from feddecorr.methods.parameters import linear
+from feddecorr.objective import Term
+
+
+class SCAFFOLD(Method):
+    """Corrects local gradients by c − cᵢ, control variates that begin at zero (Karimireddy et al., ICML 2020).
+
+    cᵢ is the paper's option II, the mean gradient of the client's round. Under momentum the drift is divided by
+    the steps counted as plain SGD steps: divided by their bare number it is up to 1/(1 − momentum) times too much.
+    """
+
+    def start(self, server: Server, sizes: Sequence[int]) -> Server:
+        """Share c = 0; clients begin with cᵢ = 0 by remembering nothing."""
+        c = {name: torch.zeros_like(weight) for name, weight in server.weights.items()}
+        return replace(server, shared=c, memory={"examples": torch.tensor(sum(sizes))})
+
+    def terms(self, local: Local) -> Mapping[str, Term]:
+        """Return ⟨c − cᵢ, w⟩, whose gradient is the correction."""
+        correction = local.laid_out(local.broadcast.shared)
+        if local.memory:
+            torch._foreach_sub_(correction, local.laid_out(local.memory))
+        return {"control": linear(correction)}
+
+    def finish(self, local: Local, trained: Trained) -> tuple[State, State]:
+        """Return the change of cᵢ for the server, and cᵢ ← cᵢ − c + (w − wᵢ)/(steps·lr) to remember."""
+        change, variate = {}, {}
+        for name, weight in local.broadcast.weights.items():
+            drift = (weight - trained.weights[name]) / (trained.amount * local.lr)
+            change[name] = drift - local.broadcast.shared[name]
+            variate[name] = change[name] + local.memory[name] if local.memory else change[name]
+        return change, variate
+
+    def step(self, server: Server, updates: Iterable[Update]) -> Server:
+        """Average the weights, and add the changes to c, each by the client's share of all examples."""
+        weights, changes = Mean(), Mean()
+        for update in updates:
+            weights.add(update.weights, update.examples)
+            changes.add(update.extra, update.examples)
+        share = changes.weight / float(server.memory["examples"])
+        c = {name: torch.add(c, changes.value[name], alpha=share) for name, c in server.shared.items()}
+        return replace(server, weights=weights.value, shared=c)

@@ -1,0 +1,91 @@
+"""Networks of the user's own."""
+
+from __future__ import annotations
+
+import inspect
+from collections import OrderedDict
+from typing import Any
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from feddecorr.errors import UserError
+from feddecorr.kinds import import_named
+from feddecorr.models.model import Model, Shape, head
+from feddecorr.representation import capture_representations, find_classifier
+
+
+class Custom(Model):
+    """A network of your own: model=package.module:build, a function or class that returns an nn.Module.
+
+    It is called with those of `classes` (or `num_classes`), `channels` (or `in_channels`) and `shape` (channels,
+    height and width) that it has parameters for, and with the options. The representation is the input of the
+    last linear layer that the module registers, or of the named layer.
+    """
+
+    source: str = Field(description="package.module:name of what builds the network")
+    options: dict[str, Any] = Field({}, description="further arguments for it, by name")
+    layer: str | None = Field(
+        None, coerce_numbers_to_str=True, description="name of the classifier; by default the last linear layer"
+    )
+
+    def build(self, shape: Shape, classes: int) -> nn.Module:
+        """Call what the user named, and make sure that the network fits the data."""
+        model = self._call(shape, classes)
+        if not isinstance(model, nn.Module):
+            raise UserError(f"'{self.source}' returned {type(model).__name__}, not an nn.Module")
+        if self.layer is not None:
+            model.representation_layer = self.layer  # type: ignore[assignment]  # modules take any attribute
+        self._try(model, shape, classes)
+        if self.projection is not None:
+            self._project(model, classes, self.projection)
+        return model
+
+    def _call(self, shape: Shape, classes: int) -> object:
+        known = {
+            "classes": classes,
+            "num_classes": classes,
+            "channels": shape[0],
+            "in_channels": shape[0],
+            "shape": shape,
+        }
+        try:
+            make = import_named(self.source)
+        except Exception as error:  # whatever a user's module raises
+            raise UserError(f"'{self.source}' cannot be imported: {error}") from error
+        if isinstance(make, nn.Module) or not callable(make):
+            raise UserError(f"'{self.source}' is {type(make).__name__}, not a function or class that builds a network")
+        accepted = inspect.signature(make).parameters
+        try:
+            return make(**{name: value for name, value in known.items() if name in accepted} | self.options)
+        except TypeError as error:
+            raise UserError(
+                f"'{self.source}' cannot be called: {error}; model.options.NAME=VALUE adds arguments"
+            ) from error
+
+    def _try(self, model: nn.Module, shape: Shape, classes: int) -> None:
+        """Let two blank images through, which also gives lazy layers their shapes."""
+        model.eval()
+        with torch.no_grad(), capture_representations(model) as seen:
+            try:
+                logits = model(torch.zeros(2, *shape))
+            except Exception as error:  # whatever a user's module raises
+                raise UserError(f"'{self.source}' fails on images of shape {shape}: {error}") from error
+        if not isinstance(logits, Tensor) or logits.shape != (2, classes):
+            got = f"shape {tuple(logits.shape)}" if isinstance(logits, Tensor) else type(logits).__name__
+            raise UserError(f"'{self.source}' gives {got} for 2 images, not logits of shape (2, {classes})")
+        if not hasattr(seen, "z"):
+            raise UserError(f"'{self.source}' does not use its classifier: name another by model.layer=NAME")
+        model.train()
+
+    def _project(self, model: nn.Module, classes: int, width: int) -> None:
+        """Put the projection head and a new classifier where the classifier was."""
+        old = find_classifier(model)
+        name = next(name for name, module in model.named_modules() if module is old)
+        if not isinstance(old, nn.Linear) or not name:
+            raise UserError(f"a projection head takes the place of a linear layer inside of the network, not of {old}")
+        parent, _, leaf = name.rpartition(".")
+        layers = head(old.in_features, classes, width)
+        setattr(model.get_submodule(parent), leaf, nn.Sequential(OrderedDict(layers)))
+        model.representation_layer = f"{name}.classifier"  # type: ignore[assignment]  # modules take any attribute

@@ -1,0 +1,25 @@
+"""Who holds which examples: the training labels go in, a list of index arrays (one a client) comes out."""
+
+from feddecorr.kinds import Family
+from feddecorr.partition.classes import Classes
+from feddecorr.partition.dirichlet import Dirichlet
+from feddecorr.partition.flower import Flower
+from feddecorr.partition.given import File
+from feddecorr.partition.homogeneous import Homogeneous
+from feddecorr.partition.partition import Partition, Parts
+from feddecorr.partition.quantity import Quantity
+
+PARTITIONS = Family(
+    "partition",
+    Partition,
+    {
+        "dirichlet": Dirichlet,
+        "homogeneous": Homogeneous,
+        "classes": Classes,
+        "quantity": Quantity,
+        "file": File,
+        "flower": Flower,
+    },
+)
+
+__all__ = ["PARTITIONS", "Classes", "Dirichlet", "File", "Flower", "Homogeneous", "Partition", "Parts", "Quantity"]

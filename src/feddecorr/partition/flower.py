@@ -1,0 +1,67 @@
+"""The partitioners of Flower's flwr-datasets, which are an extra of this package."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from pydantic import Field
+
+from feddecorr.errors import UserError
+from feddecorr.kinds import import_named, nearest
+from feddecorr.partition.given import Given
+from feddecorr.partition.partition import Indices, Parts
+
+
+class Flower(Given):
+    """Any partitioner of flwr-datasets that deals out rows, with its own options.
+
+    Unless the options say otherwise, it is given the number of clients, `label` as the column to split by,
+    `minimum`, and a seed from the run's seed, each if it has a parameter for it. A list of lists becomes an
+    array; package.module:name becomes what it names, for partitioners that take a function.
+    """
+
+    partitioner: str = Field("DirichletPartitioner", description="its class, by name")
+    options: dict[str, Any] = Field({}, description="its arguments, by name, e.g. partition.options.alpha=0.5")
+
+    def _deal(self, labels: Indices, clients: int, stream: np.random.RandomState) -> Parts:
+        try:
+            known, datasets = import_module("flwr_datasets.partitioner"), import_module("datasets")
+        except ImportError as error:
+            raise UserError(
+                f"partition=flower needs flwr-datasets ({error}): pip install 'feddecorr[flower-datasets]'"
+            ) from error
+        if self.partitioner not in known.__all__:
+            raise UserError(f"flwr-datasets has no {self.partitioner}: {nearest(self.partitioner, known.__all__)}")
+        given = {
+            "num_partitions": clients,
+            "partition_by": "label",
+            "min_partition_size": self.minimum,
+            "seed": int(stream.randint(2**31, dtype=np.int64)),
+        }
+        cls = getattr(known, self.partitioner)
+        accepted = inspect.signature(cls).parameters
+        options = {name: _value(value) for name, value in self.options.items()}
+        try:
+            partitioner = cls(**{name: value for name, value in given.items() if name in accepted} | options)
+            partitioner.dataset = datasets.Dataset.from_dict({"index": np.arange(len(labels)), "label": labels})
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", FutureWarning)  # between the packages below, of no use here
+                tables = [partitioner.load_partition(client) for client in range(partitioner.num_partitions)]
+        except (TypeError, ValueError, AssertionError) as error:
+            raise UserError(f"{self.partitioner}: {error}; partition.options.NAME=VALUE sets its arguments") from error
+        if any("index" not in table.column_names for table in tables):
+            raise UserError(f"{self.partitioner} deals out columns; a federation here needs one that deals out rows")
+        parts = [np.array(table["index"], np.int64) for table in tables]
+        return self._check(parts, count=len(labels), clients=clients, source=self.partitioner)
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, str) and ":" in value:
+        return import_named(value)
+    if isinstance(value, list) and value and isinstance(value[0], list):
+        return np.array(value)
+    return value

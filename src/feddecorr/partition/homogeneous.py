@@ -1,0 +1,15 @@
+"""The split without heterogeneity."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from feddecorr.partition.partition import Indices, Partition, Parts, members_by_class
+
+
+class Homogeneous(Partition):
+    """Every client holds the same number of examples of every class, up to one."""
+
+    def _deal(self, labels: Indices, clients: int, stream: np.random.RandomState) -> Parts:
+        by_class = np.concatenate([stream.permutation(members) for members in members_by_class(labels)])
+        return [by_class[client::clients] for client in range(clients)]

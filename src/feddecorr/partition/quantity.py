@@ -1,0 +1,23 @@
+"""Quantity skew: clients differ in size, not in labels."""
+
+from __future__ import annotations
+
+import numpy as np
+from pydantic import Field
+
+from feddecorr.partition.dirichlet import cut, draw_logs
+from feddecorr.partition.partition import Indices, Partition, Parts
+
+
+class Quantity(Partition):
+    """Sizes differ by a draw from a Dirichlet distribution; labels are dealt at random.
+
+    Every client gets `minimum` examples; the proportions in which the others are dealt are drawn once.
+    """
+
+    alpha: float = Field(0.5, gt=0, description="concentration; the smaller, the more sizes differ")
+
+    def _deal(self, labels: Indices, clients: int, stream: np.random.RandomState) -> Parts:
+        others = len(labels) - clients * self.minimum
+        sizes = self.minimum + cut(others, draw_logs(self.alpha, clients, stream))
+        return np.split(stream.permutation(len(labels)), np.cumsum(sizes)[:-1])

@@ -1,0 +1,1 @@
+"""The studies behind `feddecorr theory`: settings in, a document, a table and pictures out."""

@@ -1,0 +1,128 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from command_line import CommandLine
+from safetensors.torch import save_file
+from small import SETTINGS, small
+from torch import nn
+
+from feddecorr.pipeline import run
+
+DATA = [f"data.{key}={value}" for key, value in SETTINGS["data"].items() if key != "name"]
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pictures are written to the working directory."""
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def features(tmp_path: Path) -> Path:
+    stream = np.random.default_rng(0)
+    np.save(tmp_path / "z.npy", stream.normal(size=(200, 3)) @ stream.normal(size=(3, 40)))
+    np.save(tmp_path / "y.npy", stream.integers(0, 30, 200))
+    return tmp_path / "z.npy"
+
+
+def test_features_are_answered_in_numbers_words_and_a_picture(feddecorr: CommandLine, features: Path) -> None:
+    """Rank 3 in 40 dimensions is called a collapse; the page needs no network."""
+    outcome = feddecorr("diagnose", "--features", features)
+    assert outcome.code == 0
+    assert "numerical_rank" in outcome.out
+    assert "of 40 possible dimensions" in outcome.out
+    assert "dimensional collapse" in outcome.out
+    assert str(Path("diagnosis.html").resolve()) in outcome.err.replace("\n", "")
+    assert "src=" not in Path("diagnosis.html").read_text().split("<body>")[1]
+
+
+def test_labels_tell_which_collapse_it_is(feddecorr: CommandLine, features: Path, tmp_path: Path) -> None:
+    """Thirty classes in three dimensions have collapsed; thirty tight classes on a simplex have not."""
+    found = feddecorr("diagnose", "--features", features, "--labels", tmp_path / "y.npy", "--json").document
+    assert "has collapsed" in " ".join(found["answer"])
+    labels = np.repeat(np.arange(30), 4)
+    np.save(tmp_path / "tight.npy", np.eye(30, 40)[labels] + 1e-3 * np.random.default_rng(1).normal(size=(120, 40)))
+    np.save(tmp_path / "labels.npy", labels)
+    found = feddecorr("diagnose", "--features", "tight.npy", "--labels", "labels.npy", "--json").document
+    assert "neural collapse, which is good" in " ".join(found["answer"])
+    assert found["nc1_variability"] < 1e-3
+
+
+def test_json_has_every_measure_under_its_plain_name(feddecorr: CommandLine, features: Path) -> None:
+    """One document: the first at its top, all others as a list."""
+    outcome = feddecorr("diagnose", "--features", features, "--features", features, "--json")
+    names = ["effective_rank", "participation_ratio", "stable_rank", "significant_singular_values", "singular_values"]
+    first, (second,) = outcome.document, outcome.document["others"]
+    assert all(first[name] == second[name] is not None for name in names)
+    assert second["linear_cka"] == pytest.approx(1)
+    assert first["nc1_variability"] is None
+
+
+def test_runs_are_compared_with_the_homogeneous_one(feddecorr: CommandLine, tmp_path: Path) -> None:
+    """Side by side, with their local models."""
+    list(run(small("rounds=1"), tmp_path / "skewed"))
+    list(run(small("rounds=1", "partition=homogeneous"), tmp_path / "alpha=inf"))
+    outcome = feddecorr("diagnose", tmp_path / "skewed", tmp_path / "alpha=inf", "--clients", "0,3")
+    assert outcome.code == 0
+    assert "as of alpha=inf (homogeneous), round 1, global" in outcome.out
+    assert "skewed (α = 0.3), round 1, client 3" in outcome.out
+    page = Path("diagnosis.html").read_text()
+    assert "Local models" in page
+    assert "Three classes" in page
+
+
+def test_any_model_with_its_weights(feddecorr: CommandLine, tmp_path: Path) -> None:
+    """A run's weights, given as a file, are diagnosed as the run recorded them."""
+    *_, last = run(small("rounds=1"), tmp_path / "a")
+    words = ["--model", "convnet", "model.widths=[8,16]", "--data", "synthetic", *DATA]
+    outcome = feddecorr("diagnose", *words, "--weights", tmp_path / "a" / "weights.safetensors", "--json")
+    assert outcome.document["effective_rank"] == pytest.approx(last.effective_rank)
+    assert outcome.document["accuracy"] == last.accuracy
+    torch.save(last.state, tmp_path / "w.pt")
+    assert feddecorr("diagnose", *words, "--weights", "w.pt", "--json").document["accuracy"] == last.accuracy
+
+
+def test_a_network_of_ones_own(feddecorr: CommandLine, tmp_path: Path) -> None:
+    """Built by a function of a module in the working directory, with a layer by name."""
+    (tmp_path / "my_diagnosed.py").write_text(
+        "from torch import nn\n"
+        "def build():\n"
+        "    return nn.Sequential(nn.Flatten(), nn.Linear(64, 9), nn.ReLU(), nn.Linear(9, 4))\n"
+    )
+    model = nn.Sequential(nn.Flatten(), nn.Linear(64, 9), nn.ReLU(), nn.Linear(9, 4))
+    save_file(model.state_dict(), tmp_path / "w.safetensors")
+    words = ["--model", "my_diagnosed:build", "--weights", "w.safetensors", "--data", "synthetic", *DATA]
+    assert feddecorr("diagnose", *words, "--json").document["dimensions"] == 9
+    assert feddecorr("diagnose", *words, "--layer", "1", "--json").document["dimensions"] == 64
+    outcome = feddecorr("diagnose", *words, "--layer", "head")
+    assert outcome.code == 2
+    assert "its layers: 0, 1, 2, 3" in outcome.err.replace("\n", " ")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "nothing to diagnose"),
+        (["--features", "none.npy"], "no file none.npy"),
+        (["--features", "z.npy", "--labels", "z.npy"], "one class for each sample"),
+        (["--labels", "y.npy"], "nothing to diagnose"),
+        (["--features", "z.npy", "--clients", "all"], "name its directory"),
+        (["--features", "z.npy", "--weights", "w"], "something about --model"),
+        (["--model", "convnet"], "by --data"),
+        (["--model", "mlp", "--data", "digits", "--weights", "wrong.safetensors"], "does not fit the model"),
+        (["--model", "mlp", "--data", "digits", "--weights", "z.npy"], "no weights that can be read"),
+        (["nowhere"], "holds no run"),
+        (["nowhere", "--round", "first"], "'last' or a number"),
+        (["nowhere", "--clients", "x"], "'all' or numbers"),
+        (["nowhere", "--on", "both"], "'test' or 'train', not 'both'"),
+    ],
+)
+def test_what_is_wrong_is_said(feddecorr: CommandLine, features: Path, words: list[str], message: str) -> None:
+    """With exit code 2, nothing on standard output, and what would be right."""
+    save_file({"classifier.weight": torch.ones(2, 2)}, features.parent / "wrong.safetensors")
+    outcome = feddecorr("diagnose", *words)
+    assert outcome.code == 2
+    assert message in outcome.err.replace("\n", " ")
+    assert outcome.out == ""

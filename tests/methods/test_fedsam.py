@@ -1,0 +1,40 @@
+import torch
+from plain import batches, close, send
+from small import small
+from torch.nn.functional import cross_entropy
+
+from feddecorr.client import Client
+from feddecorr.federation import Federation
+from feddecorr.machine import threads
+
+
+@threads(1)
+def test_the_gradient_is_taken_uphill() -> None:
+    """Against two forward and backward passes a step, with the norm over all weights together."""
+    experiment = small("method=fedsam", "method.rho=0.2", "training.momentum=0", "training.weight_decay=0")
+    federation = Federation.of(experiment)
+    sent = send(federation.start())
+    model = federation.build_model().train()
+    parameters = list(model.parameters())
+    for x, y in batches(experiment, 0, 1):
+        first = torch.autograd.grad(cross_entropy(model(x), y), parameters)
+        norm = torch.cat([gradient.flatten() for gradient in first]).norm()
+        here = [parameter.detach().clone() for parameter in parameters]
+        with torch.no_grad():
+            for parameter, gradient in zip(parameters, first, strict=True):
+                parameter.add_(gradient, alpha=0.2 / float(norm))
+        second = torch.autograd.grad(cross_entropy(model(x), y), parameters)
+        with torch.no_grad():
+            for parameter, before, gradient in zip(parameters, here, second, strict=True):
+                parameter.copy_(before - experiment.training.lr * gradient)
+    update, _ = Client(federation)(sent, 0, {})
+    assert close(update.weights, {name: tensor.detach() for name, tensor in model.named_parameters()}, 1e-4)
+
+
+def test_the_pass_uphill_leaves_no_trace_in_the_statistics() -> None:
+    """BatchNorm has counted one pass for each step."""
+    federation = Federation.of(small("method=fedsam"))
+    update, _ = Client(federation)(send(federation.start()), 0, {})
+    steps = len(batches(small(), 0, 1))
+    counters = [tensor for name, tensor in update.buffers.items() if name.endswith("num_batches_tracked")]
+    assert [int(counter) for counter in counters] == [steps] * 2

@@ -1,0 +1,223 @@
+"""What holds for every method; a new one joins by its name in the table."""
+
+import pickle
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from plain import Batch, batches, same, send
+from small import digest, result, small
+
+from feddecorr import rounds
+from feddecorr.client import METHOD, Client
+from feddecorr.experiment import Experiment
+from feddecorr.federation import Federation
+from feddecorr.machine import threads
+from feddecorr.messages import State, Update
+from feddecorr.methods import METHODS, Local, Method
+from feddecorr.objective import Pass, cross_entropy
+from feddecorr.pipeline import resume, run
+from feddecorr.representation import capture_representations
+
+NAMES = list(METHODS.table)
+
+NEUTRAL = {
+    "fedprox": "mu=0",
+    "fedavgm": "momentum=0",
+    "moon": "mu=0",
+    "fedrs": "alpha=1",
+    "fedlc": "tau=0",
+    "fedsam": "rho=0",
+    "fedntd": "beta=0",
+    "fedexp": "epsilon=1e9",
+}
+"""The option that makes a method FedAvg, where it has one."""
+
+
+@cache
+def end(*words: str) -> str:
+    """Return the bits of the model at the end of a run."""
+    *_, record = run(small(*words))
+    return digest(record.state)
+
+
+def play(experiment: Experiment, clients: list[int]) -> tuple[Federation, list[Update], dict[int, State]]:
+    """Train a few clients from the first weights; return their updates and what they remember."""
+    federation = Federation.of(experiment)
+    client = Client(federation)
+    played = {number: client(send(federation.start()), number, {}) for number in clients}
+    return federation, [update for update, _ in played.values()], {number: kept for number, (_, kept) in played.items()}
+
+
+@pytest.mark.parametrize(("regularizer", "first"), [("none", "serial"), ("feddecorr", "pool")])
+@pytest.mark.parametrize("name", NAMES)
+def test_engines_agree_and_runs_can_be_interrupted(name: str, regularizer: str, first: str, tmp_path: Path) -> None:
+    """A run that begins in one engine and goes on in the other ends in the bits of a straight one."""
+    words = [f"method={name}", f"regularizers={regularizer}", "participation=0.75"]
+    engines = {"serial": small(*words), "pool": small(*words, "engine=pool", "engine.workers=2")}
+    expected = result(run(engines["serial"]))
+    assert len({bits for _, bits in expected}) == 3  # every round moves the model
+    begun = result(run(engines.pop(first).model_copy(update={"rounds": 1}), tmp_path / "run"))
+    assert begun + result(resume(tmp_path / "run", experiment=engines.popitem()[1])) == expected
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_regularizer_of_weight_zero_is_none(name: str) -> None:
+    """With any method."""
+    zero = ["regularizers=feddecorr", "regularizers.feddecorr.beta=0"]
+    assert end(f"method={name}", *zero) == end(f"method={name}")
+
+
+@pytest.mark.parametrize(("name", "option"), NEUTRAL.items())
+def test_a_method_without_its_term_is_fedavg(name: str, option: str) -> None:
+    """To the last bit, under partial participation too."""
+    words = ["participation=0.75", "regularizers=feddecorr"]
+    assert end(*words, f"method={name}", f"method.{option}") == end(*words)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_evaluating_leaves_training_unchanged(name: str) -> None:
+    """A run that is evaluated once ends where one that is evaluated in every round does."""
+    assert end(f"method={name}", "evaluation.every=100") == end(f"method={name}")
+
+
+def changed(method: type[Method]) -> dict[str, Any]:
+    """Return options that all differ from the defaults."""
+    options = {}
+    for name, field in method.model_fields.items():
+        options[name] = "released" if name == "variant" else field.default * 0.75 + 0.01
+    return options
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_method_survives_dumping_and_pickling(name: str) -> None:
+    """With every option changed."""
+    method = METHODS.parse({"name": name, **changed(METHODS.table[name])})
+    experiment = small().model_copy(update={"method": method})
+    assert experiment.method != METHODS.table[name]() or not METHODS.table[name].model_fields
+    assert Experiment.parse(experiment.to_dict()) == experiment
+    assert pickle.loads(pickle.dumps(method)) == method  # noqa: S301 - written one word before
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_option_is_described_and_the_source_is_named(name: str) -> None:
+    """In what `feddecorr list methods` shows."""
+    method = METHODS.table[name]
+    assert all(field.description for field in method.model_fields.values())
+    assert "(" in method.line()
+    assert any(f"20{year}" in method.line() for year in range(17, 25))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_states_are_values(name: str) -> None:
+    """Neither what the server sent nor what it held is changed, and BatchNorm's statistics are no method's."""
+    federation = Federation.of(small(f"method={name}"))
+    server, client = federation.start(), Client(federation)
+    held = [server.weights, server.buffers, server.shared, server.memory]
+    before = [digest(state) for state in held]
+    updates = [client(send(server), number, {})[0] for number in (1, 3)]
+    moved = federation.experiment.method.step(server, updates)
+    assert [digest(state) for state in held] == before
+    assert same(moved.buffers, server.buffers)
+    assert moved.weights.keys() == server.weights.keys()
+    assert all(tensor.dtype == torch.float32 for tensor in moved.weights.values())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_server_takes_ids_for_names_not_positions(name: str) -> None:
+    """Clients {1, 3} of 4 move the server as the same updates under any other ids do."""
+    federation, updates, _ = play(small(f"method={name}"), [1, 3])
+    method, server = federation.experiment.method, federation.start()
+    renamed = [replace(update, client=update.client + 40) for update in updates]
+    assert same(method.step(server, updates).weights, method.step(server, renamed).weights)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_only_clients_that_were_drawn_remember(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On disk, one file each, whatever the number of rounds."""
+    monkeypatch.setattr(rounds, "draw_clients", lambda _federation, _number: [3, 1])
+    list(run(small(f"method={name}"), tmp_path / "run"))
+    _, _, memories = play(small(f"method={name}"), [1])
+    expected = {"1/3.safetensors", "3/3.safetensors"} if memories[1] else set()
+    directory = tmp_path / "run" / "clients"
+    assert {str(path.relative_to(directory)) for path in directory.glob("*/*")} == expected
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_clients_may_keep_their_statistics(name: str) -> None:
+    """With any method, beside what it remembers itself; and averaging them instead gives another model."""
+    assert end(f"method={name}", "buffers=local") != end(f"method={name}")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_hundred_clients_of_which_a_fifth_take_part(name: str) -> None:
+    """Twenty are drawn in each round, and the model stays finite."""
+    words = ["clients=100", "participation=0.2", "data.train=1000", "rounds=2", "partition.alpha=10"]
+    records = list(run(small(f"method={name}", *words)))
+    assert [len(record.clients) for record in records] == [20, 20]
+    assert all(tensor.isfinite().all() for tensor in records[-1].state.values())
+    assert all(records[-1].state[key].min() > 0 for key in records[-1].state if key.endswith("running_var"))
+
+
+def second_round(name: str) -> tuple[Method, Local, Batch]:
+    """Return a client that has taken part once, away from the server's weights, and a batch; in float64."""
+    experiment = small(f"method={name}")
+    federation, updates, memories = play(experiment, [1, 3])
+    server = experiment.method.step(federation.start(), updates)
+    model = federation.build_model().double().train()
+    model.load_state_dict({**server.weights, **server.buffers})
+    local = Local(
+        client=1,
+        broadcast=send(server, 2),
+        memory={key.removeprefix(METHOD): tensor for key, tensor in memories[1].items()},
+        model=model,
+        labels=federation.dataset.train.labels[federation.parts[1]],
+        classes=4,
+        lr=0.05,
+    )
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.01)
+    x, y = batches(experiment, 1, 2)[0]
+    return experiment.method, local, (x.double(), y)
+
+
+def look(local: Local, batch: Batch) -> Pass:
+    x, y = batch
+    with capture_representations(local.model) as seen:
+        logits = local.model(x)
+    return Pass(x, y, seen.z, logits, dict(local.model.named_parameters()))
+
+
+@threads(1)
+@pytest.mark.parametrize("name", NAMES)
+def test_every_term_reaches_the_parameters(name: str) -> None:
+    """Its gradient is that of finite differences along a random direction, and not zero."""
+    method, local, batch = second_round(name)
+    terms = {"cross_entropy": cross_entropy, **method.terms(local)}
+    stream = torch.Generator().manual_seed(0)
+    parameters = list(local.model.parameters())
+    directions = [1e-6 * torch.randn(p.shape, generator=stream, dtype=p.dtype) for p in parameters]
+    for term in terms.values():
+        gradients = torch.autograd.grad(term(look(local, batch)), parameters, materialize_grads=True)
+        assert any(gradient.any() for gradient in gradients)
+        rise = sum(float((g * d).sum()) for g, d in zip(gradients, directions, strict=True))
+        ends = []
+        for sign in (1, -2, 1):  # there, to the other side, and back
+            with torch.no_grad():
+                for parameter, direction in zip(parameters, directions, strict=True):
+                    parameter.add_(direction, alpha=sign)
+                ends.append(float(term(look(local, batch))))
+        assert rise == pytest.approx((ends[0] - ends[1]) / 2, rel=1e-4, abs=1e-12)
+
+
+def test_the_command_line_names_are_the_table() -> None:
+    """All sixteen, FedAvg first because it is the default."""
+    assert METHODS.default == "fedavg"
+    assert len(NAMES) == 16
+    table: Mapping[str, type[Method]] = METHODS.table
+    assert all(name == cls.__name__.lower() for name, cls in table.items())

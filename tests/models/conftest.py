@@ -1,0 +1,12 @@
+from collections.abc import Iterator
+
+import pytest
+
+from feddecorr.machine import threads
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Compute with one thread: tests run side by side."""
+    with threads(1):
+        yield

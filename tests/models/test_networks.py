@@ -1,0 +1,203 @@
+"""The networks of the table: sizes as published, shapes, and the representation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from feddecorr.models import MODELS, LeNet, MobileNetV2, Model, ResNet18, ResNet20, ResNet32
+from feddecorr.models.normalized import Normalized
+from feddecorr.models.resnet import Padded
+from feddecorr.randomness import seeded
+from feddecorr.representation import capture_representations, find_classifier
+
+CIFAR = (3, 32, 32)
+SMALL = (3, 8, 8)
+WIDTHS = {
+    "convnet": 512,
+    "mlp": 256,
+    "lenet": 84,
+    "mobilenetv2": 1280,
+    "resnet18": 512,
+    "resnet20": 64,
+    "resnet32": 64,
+}
+NORMALIZED = [name for name in WIDTHS if issubclass(MODELS.find(name), Normalized)]
+
+
+def make(name: str, **options: Any) -> Model:
+    return MODELS.parse({"name": name, **options})
+
+
+def build(model: Model, shape: tuple[int, int, int] = CIFAR, classes: int = 10) -> nn.Module:
+    with seeded(0, "test"):
+        return model.build(shape, classes)
+
+
+def images(count: int, shape: tuple[int, int, int] = CIFAR) -> Tensor:
+    return torch.randn(count, *shape, generator=torch.Generator().manual_seed(1))
+
+
+def parameters(module: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+def conv(before: int, after: int, size: int = 3) -> int:
+    """Weights of a convolution without bias, and scale and shift of the normalization after it."""
+    return before * after * size**2 + 2 * after
+
+
+def narrow(depth: int) -> int:
+    """Count what He et al. (2016, section 4.2) describe: 6n + 2 layers, n blocks in each of three stages."""
+    blocks = (depth - 2) // 6
+    same = [(2 * blocks - (width > 16)) * conv(width, width) for width in (16, 32, 64)]
+    return conv(3, 16) + sum(same) + conv(16, 32) + conv(32, 64) + 64 * 10 + 10
+
+
+def test_every_network_of_the_table_is_tested_here() -> None:
+    """A new network joins these laws."""
+    assert {*WIDTHS, "custom"} == set(MODELS.table)
+
+
+@pytest.mark.parametrize(("model", "depth", "millions"), [(ResNet20(), 20, 0.27), (ResNet32(), 32, 0.46)])
+def test_narrow_residual_networks_have_the_published_size(model: Model, depth: int, millions: float) -> None:
+    """ResNet20 and ResNet32 have the 0.27 and 0.46 million parameters of He et al. (2016, table 6), exactly counted."""
+    count = parameters(build(model))
+    assert count == narrow(depth)
+    assert round(count / 1e6, 2) == millions
+
+
+def test_resnet18_has_the_published_size() -> None:
+    """But for the 3×3 stem in place of 7×7, ResNet18 has the 11,689,512 parameters known for 1000 classes."""
+    assert parameters(build(ResNet18(), classes=1000)) == 11_689_512 - 3 * 64 * (7**2 - 3**2)
+
+
+def test_mobilenet_has_the_published_size() -> None:
+    """As published, MobileNetV2 has the 3,504,872 parameters known for 1000 classes; the stem changes strides only."""
+    assert parameters(build(MobileNetV2(variant="original"), classes=1000)) == 3_504_872
+
+
+def test_released_mobilenet_adds_what_its_authors_added() -> None:
+    """The released form has four 1×1 shortcuts and one expanding layer more, and so 2,296,922 for ten classes."""
+    shortcuts = conv(32, 16, 1) + conv(16, 24, 1) + conv(64, 96, 1) + conv(160, 320, 1)
+    original = 3_504_872 - 990 * (1280 + 1)
+    count = parameters(build(MobileNetV2()))
+    assert count == original + shortcuts + conv(32, 32, 1) == 2_296_922
+
+
+def test_lenet_has_the_size_of_lenet_5() -> None:
+    """Two convolutions and three linear layers, counted by hand for handwritten digits: 61,706."""
+    count = (25 + 1) * 6 + (6 * 25 + 1) * 16 + (400 + 1) * 120 + (120 + 1) * 84 + (84 + 1) * 10
+    assert parameters(build(LeNet(), (1, 28, 28))) == count == 61_706
+
+
+@pytest.mark.parametrize(
+    ("name", "size"), [("mobilenetv2", 4), ("resnet18", 4), ("resnet20", 8), ("resnet32", 8), ("convnet", 2)]
+)
+def test_strides_are_those_for_small_images(name: str, size: int) -> None:
+    """A 32×32 image is averaged over a map of the published size."""
+    model = build(make(name))
+    pooling = next(layer for layer in model.modules() if isinstance(layer, nn.AdaptiveAvgPool2d))
+    maps: list[torch.Size] = []
+    pooling.register_forward_pre_hook(lambda _layer, inputs: maps.append(inputs[0].shape[2:]))
+    model(images(2))
+    assert maps == [(size, size)]
+
+
+@pytest.mark.parametrize("shape", [(1, 8, 8), (1, 28, 28), (3, 32, 32), (3, 64, 64)])
+@pytest.mark.parametrize("name", WIDTHS)
+def test_every_network_takes_every_image(name: str, shape: tuple[int, int, int]) -> None:
+    """For each size of image, the logits are the classifier's output of the one representation that was caught."""
+    model = build(make(name), shape, classes=7)
+    with capture_representations(model) as seen:
+        logits = model(images(2, shape))
+    classifier = find_classifier(model)
+    assert seen.z.shape == (2, WIDTHS[name])
+    assert logits.shape == (2, 7)
+    assert torch.equal(classifier(seen.z), logits)
+
+
+@pytest.mark.parametrize("options", [{}, {"projection": 16}], ids=str)
+@pytest.mark.parametrize("name", WIDTHS)
+def test_every_parameter_is_trained(name: str, options: dict[str, Any]) -> None:
+    """The loss has a gradient that is not zero for each parameter tensor."""
+    model = build(make(name, **options), SMALL)
+    loss = nn.functional.cross_entropy(model(images(4, SMALL)), torch.tensor([0, 1, 2, 3]))
+    gradients = torch.autograd.grad(loss, list(model.parameters()))
+    for (key, _), gradient in zip(model.named_parameters(), gradients, strict=True):
+        assert torch.isfinite(gradient).all(), key
+        assert gradient.any(), key
+
+
+@pytest.mark.parametrize("name", WIDTHS)
+def test_a_projection_head_stands_before_the_classifier(name: str) -> None:
+    """With a head of width w, the representation has w dimensions; the features before it are those without a head."""
+    plain, headed = build(make(name), SMALL), build(make(name, projection=24), SMALL)
+    with capture_representations(headed) as seen:
+        headed(images(2, SMALL))
+    width = WIDTHS[name]
+    assert seen.z.shape == (2, 24)
+    assert parameters(headed) - parameters(plain) == width**2 + width + (width + 1) * 24 + (24 - width) * 10
+    features = dict(plain.get_submodule("features").named_parameters())
+    for key, value in headed.get_submodule("features").named_parameters():
+        assert torch.equal(value, features[key]), key
+
+
+@pytest.mark.parametrize("name", NORMALIZED)
+def test_group_norm_knows_no_batch(name: str) -> None:
+    """With GroupNorm there are no statistics, and an example's logits do not depend on its batch."""
+    model = build(make(name, norm="group"), SMALL)
+    batch = images(3, SMALL)
+    assert not list(model.buffers())
+    torch.testing.assert_close(model(batch)[:1], model(batch[:1]), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", NORMALIZED)
+def test_batch_norm_and_group_norm_have_the_same_parameters(name: str) -> None:
+    """GroupNorm takes BatchNorm's place, with a scale and a shift for each channel."""
+    shapes = [
+        {key: value.shape for key, value in build(make(name, norm=norm)).named_parameters()}
+        for norm in ("batch", "group")
+    ]
+    assert shapes[0] == shapes[1]
+
+
+@pytest.mark.parametrize("name", WIDTHS)
+def test_the_same_seed_gives_the_same_first_weights(name: str) -> None:
+    """First weights are drawn from the seed and from nothing else."""
+    torch.manual_seed(5)
+    first = build(make(name)).state_dict()
+    torch.manual_seed(6)
+    second = build(make(name)).state_dict()
+    assert all(torch.equal(first[key], second[key]) for key in first)
+
+
+@pytest.mark.parametrize("model", [ResNet20(), ResNet32()])
+def test_first_weights_follow_he(model: Model) -> None:
+    """The first weights of each convolution have mean 0 and variance 2 / fan-in (He et al., 2015)."""
+    for layer in build(model).modules():
+        if isinstance(layer, nn.Conv2d):
+            fan = layer.in_channels * 9
+            scores = layer.weight.detach() / (2 / fan) ** 0.5
+            count = scores.numel()
+            assert abs(float(scores.mean())) < 5 / count**0.5
+            assert abs(float(scores.var()) - 1) < 5 * (2 / count) ** 0.5
+
+
+def test_a_shortcut_without_parameters_takes_every_second_pixel() -> None:
+    """Option A halves the image and adds channels of zeros, half of them before and half after."""
+    x = images(2, (4, 5, 5))
+    y = Padded(4)(x)
+    assert torch.equal(y[:, 2:6], x[:, :, ::2, ::2])
+    assert not y[:, :2].any()
+    assert not y[:, 6:].any()
+
+
+def test_small_images_get_a_margin_in_lenet() -> None:
+    """A digit of 28×28 gives the same as the digit in the middle of a blank 32×32 image."""
+    x = images(2, (1, 28, 28))
+    small, large = build(LeNet(), (1, 28, 28)), build(LeNet(), (1, 32, 32))
+    assert torch.equal(small(x), large(nn.functional.pad(x, (2, 2, 2, 2))))

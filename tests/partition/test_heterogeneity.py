@@ -1,0 +1,59 @@
+"""Numbers that say how much clients differ."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import tensor
+from torch.distributions import Categorical
+
+from feddecorr.partition import Dirichlet
+from feddecorr.partition.heterogeneity import Heterogeneity, count_labels, gini
+
+
+def test_labels_are_counted() -> None:
+    """Each row is a client, each column a class, also one that nobody holds."""
+    labels = np.array([0, 0, 1, 2, 2, 2])
+    assert count_labels([np.array([0, 2]), np.array([1, 3, 4, 5])], labels, 4).tolist() == [[1, 1, 0, 0], [1, 0, 3, 0]]
+
+
+def test_equal_clients_do_not_differ() -> None:
+    """With the same labels everywhere, distances and Gini are 0 and every class counts fully."""
+    found = Heterogeneity.of(np.full((5, 8), 3)).summary()
+    assert found["mean_distance"] == found["gini_of_sizes"] == 0
+    assert found["mean_effective_classes"] == pytest.approx(8)
+    assert found["mean_label_entropy"] == pytest.approx(math.log(8))
+
+
+def test_clients_of_one_class_each_differ_as_much_as_can_be() -> None:
+    """With K clients of one class each, the effective number is 1 and the distance 1 − 1/K."""
+    found = Heterogeneity.of(np.eye(4, dtype=np.int64) * 7).summary()
+    assert found["mean_effective_classes"] == found["mean_classes"] == 1
+    assert found["mean_label_entropy"] == 0
+    assert found["mean_distance"] == pytest.approx(1 - 1 / 4)
+
+
+def test_entropy_is_that_of_pytorch() -> None:
+    """The entropy of each client's labels, by an independent implementation."""
+    labels = np.arange(500) % 9
+    counts = count_labels(Dirichlet(alpha=0.2).split(labels, clients=6, seed=0), labels, 9)
+    theirs = Categorical(probs=tensor(counts).double()).entropy()
+    assert Heterogeneity.of(counts).entropy == pytest.approx(theirs.numpy())
+
+
+@given(st.lists(st.integers(1, 1000), min_size=1, max_size=30))
+def test_gini_is_half_the_relative_mean_difference(sizes: list[int]) -> None:
+    """The coefficient equals its definition by pairs, and scaling all sizes leaves it."""
+    array = np.array(sizes)
+    pairs = np.abs(array[:, None] - array[None, :]).mean() / (2 * array.mean())
+    assert gini(array) == pytest.approx(float(pairs), abs=1e-12)
+    assert gini(3 * array) == pytest.approx(gini(array), abs=1e-12)
+
+
+def test_gini_of_one_holder_is_nearly_one() -> None:
+    """When one of n holds nearly all, it is nearly 1 − 1/n."""
+    assert gini(np.array([1, 1, 1, 10**9])) == pytest.approx(0.75, abs=1e-6)
