@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
-from scipy.integrate import solve_ivp
 
 from feddecorr.errors import RunError
 from feddecorr.theory.network import Array, Term, Weights, check, gradients
+from feddecorr.theory.solvers import solve_ivp
 
 RELATIVE_TOLERANCE = 1e-12
 ABSOLUTE_TOLERANCE = 1e-14

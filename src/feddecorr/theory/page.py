@@ -79,7 +79,7 @@ def draw(picture: Picture) -> go.Figure:
                 col=number,
             )
             figure.update_yaxes(autorange="reversed")
-    figure.update_layout(template="plotly_white", height=420, margin={"l": 60, "r": 20, "t": 40, "b": 50})
+    figure.update_layout(template="plotly_white", height=420, margin={"l": 60, "r": 20, "t": 60, "b": 50})
     figure.update_xaxes(title=picture.axes[0])
     figure.update_yaxes(title=picture.axes[1], col=1)
     if picture.include:
