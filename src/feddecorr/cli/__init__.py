@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 import typer
+import typer.core
 
 from feddecorr.cli.console import say
 from feddecorr.cli.data import data_app
@@ -15,6 +16,8 @@ from feddecorr.cli.partition import partition
 from feddecorr.cli.running import resume, run
 from feddecorr.cli.theory import theory_app
 from feddecorr.errors import RunError, UserError
+
+typer.core.HAS_RICH = False  # help is plain text; otherwise it has backslashes before its brackets
 
 app = typer.Typer(
     name="feddecorr",
