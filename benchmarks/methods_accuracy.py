@@ -1,9 +1,10 @@
 """Whether every method learns: accuracy on the digits, Dirichlet alpha 0.5, all options at their defaults.
 
-    python -m benchmarks.methods_accuracy [METHOD[,OPTION=VALUE …] …] [--seeds 2] [--rounds 20] [--record FILE.json]
+    python -m benchmarks.methods_accuracy [METHOD[,SETTING=VALUE …] …] [--seeds 2] [--rounds 12] [--record FILE.json]
 
-Each run is `feddecorr run method=NAME method.OPTION=VALUE seed=S rounds=R`. Under BatchNorm the accuracy swings from
-round to round, so that the mean of the last five rounds is compared. Runs that the record holds are not done again.
+Each run is `feddecorr run method=NAME … seed=S rounds=R`; a setting without a dot is an option of the method.
+Under BatchNorm the accuracy swings from round to round, so that the mean of the last five rounds is compared. Runs
+that the record holds are not done again.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("methods", nargs="*", default=list(METHODS.table), metavar="METHOD")
     parser.add_argument("--seeds", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--record", type=Path)
     arguments = parser.parse_args()
     keep_freed_memory()
@@ -48,7 +49,8 @@ def main() -> None:
     for seed in range(arguments.seeds):
         for contestant in dict.fromkeys(["fedavg", *arguments.methods]):
             name, *options = contestant.split(",")
-            method = [f"method={name}", *(f"method.{option}" for option in options)]
+            settings = [option if "." in option.partition("=")[0] else f"method.{option}" for option in options]
+            method = [f"method={name}", *settings]
             command = " ".join(["feddecorr run", *method, f"seed={seed}", f"rounds={arguments.rounds}"])
             if command not in curves:
                 curves[command] = measure(command.split()[2:])

@@ -114,3 +114,15 @@ def test_no_batch_of_one_unless_it_is_all_there_is(count: int, sizes: list[int])
     batches = split_batches(torch.arange(count), 4)
     assert [len(batch) for batch in batches] == sizes
     np.testing.assert_array_equal(torch.cat(batches).numpy(), np.arange(count))
+
+
+def test_frozen_parameters_stay_as_they_are() -> None:
+    """Not even weight decay moves them."""
+    federation = Federation.of(small("training.weight_decay=0.1"))
+    client = Client(federation)
+    frozen = next(iter(client.parameters))
+    client.parameters[frozen].requires_grad_(False)
+    sent = first_broadcast(federation)
+    update, _ = client(sent, 0, {})
+    assert torch.equal(update.weights[frozen], sent.weights[frozen])
+    assert not all(torch.equal(update.weights[name], tensor) for name, tensor in sent.weights.items())

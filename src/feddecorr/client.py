@@ -67,7 +67,7 @@ class Client:
             **experiment.method.terms(local),
         }
         training = experiment.training
-        parameters = list(self.parameters.values())
+        parameters = [each for each in self.parameters.values() if each.requires_grad]
         optimizer = SGD(parameters, lr=training.lr, momentum=training.momentum, weight_decay=training.weight_decay)
         tally = Tally(terms)
         self.model.train()
