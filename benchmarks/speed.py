@@ -1,11 +1,11 @@
 """Speed, memory and start-up of the engines, as ratios to a bare PyTorch loop measured in the same run.
 
-    python -m benchmarks.speed [--repeats 5] [--record results/speed.json]
+    python -m benchmarks.speed [--turns 10] [--record results/speed.json]
 
-Every measurement is a fresh process that trains two warm-up rounds' worth of steps and then counts images per
-second; contestants take turns, and the best of several turns counts. The bare loop does the same local steps, each
-client from the global weights and without momentum of the client before, and nothing else, not even the average: one
-thread, tensors normalized in memory beforehand, channels-last, torch.optim.SGD over lists of tensors.
+The contestants are processes that live side by side and take turns, a round each, while the others sleep; the best
+turn of each counts, after one to warm up. The bare loop does the same local steps, each client from the global
+weights and without momentum of the client before, and nothing else, not even the average: one thread, tensors
+normalized in memory beforehand, channels-last, torch.optim.SGD over lists of tensors.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import psutil
@@ -33,20 +35,25 @@ from feddecorr.words import read_words
 SETTINGS: dict[str, list[str]] = {
     "10 clients, Dirichlet 0.5, 10 000 images, batch 64": [
         "data=synthetic", "data.train=10000", "data.test=500", "clients=10", "partition=dirichlet",
-        "partition.alpha=0.5", "training.batch=64", "training.epochs=1", "rounds=4",
+        "partition.alpha=0.5", "training.batch=64", "training.epochs=1",
     ],
     "1000 clients x 50 images, cohort 50, batch 10": [
         "data=synthetic", "data.train=50000", "data.test=500", "clients=1000", "partition=homogeneous",
-        "participation=0.05", "training.batch=10", "training.epochs=1", "rounds=6",
+        "participation=0.05", "training.batch=10", "training.epochs=1",
     ],
 }  # fmt: skip
 MODEL = ["model=convnet", "model.widths=[32,64,128,512]", "evaluation.every=1000"]
-CONTESTANTS = {"bare": None, "serial": ["engine=serial"], "pool": ["engine=pool", "engine.workers=2"]}
-WARM_UP = 1
+CONTESTANTS: dict[str, list[str]] = {
+    "bare": [],
+    "serial": ["engine=serial"],
+    "pool": ["engine=pool", "engine.workers=2"],
+}
+REPEATS = 5
+"""Starts of which the fastest counts."""
 
 
-def bare(words: list[str]) -> float:
-    """Return images per second of the bare loop on the same clients' batches."""
+def bare(words: list[str]) -> Iterator[int]:
+    """Train the same clients' batches in a bare loop; yield the number of images after each round."""
     torch.set_num_threads(1)
     experiment = Experiment.parse(read_words(words))
     federation = Federation.of(experiment)
@@ -63,10 +70,8 @@ def bare(words: list[str]) -> float:
     )
     parameters: list[torch.Tensor] = list(model.parameters())
     sent = [parameter.detach().clone() for parameter in parameters]
-    count, started = 0, 0.0
     for number in range(1, experiment.rounds + 1):
-        if number == WARM_UP + 1:
-            count, started = 0, time.perf_counter()
+        count = 0
         for client in draw_clients(federation, number):
             with torch.no_grad():
                 torch._foreach_copy_(parameters, sent)
@@ -77,31 +82,60 @@ def bare(words: list[str]) -> float:
                 cross_entropy(model(images[batch]), labels[batch]).backward()
                 optimizer.step()
                 count += len(batch)
-    return count / (time.perf_counter() - started)
+        yield count
 
 
-def ours(words: list[str]) -> float:
-    """Return images per second of a run, evaluation excluded but all else included."""
+def ours(words: list[str]) -> Iterator[int]:
+    """Run the experiment; yield the number of images after each round."""
     keep_freed_memory()  # as the command line does
     experiment = Experiment.parse(read_words(words))
     sizes = [len(part) for part in Federation.of(experiment).parts]
-    records = list(run(experiment))[WARM_UP:-1]  # the last round is evaluated
-    images = sum(sizes[client] for record in records for client in record.clients)
-    return images / sum(record.seconds for record in records)
+    for record in run(experiment):
+        yield sum(sizes[client] for client in record.clients)
 
 
-def measure(contestant: str, words: list[str]) -> tuple[float, dict[str, float]]:
-    """Run one contestant in a process of its own; return images per second and its peak memory in MB."""
-    engine = CONTESTANTS[contestant]
-    command = [sys.executable, "-m", "benchmarks.speed", "--one", contestant, *words, *MODEL, *(engine or [])]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    peak = {"rss": 0.0, "pss": 0.0}
-    watcher = threading.Thread(target=watch_memory, args=(process.pid, peak), daemon=True)
-    watcher.start()
-    output, _ = process.communicate()
-    if process.returncode:
-        raise SystemExit(f"{contestant} failed")
-    return float(output), peak
+def take_part(contestant: str, words: list[str]) -> None:
+    """Do a round for every line on standard input, and print the images per second of it."""
+    rounds = bare(words) if contestant == "bare" else ours(words)
+    for _ in sys.stdin:
+        started = time.perf_counter()
+        images = next(rounds)
+        print(images / (time.perf_counter() - started), flush=True)
+
+
+class Contestant:
+    """A process that does a round when it is asked to."""
+
+    def __init__(self, name: str, words: list[str]) -> None:
+        command = [sys.executable, "-m", "benchmarks.speed", "--one", name, *words, *MODEL, *CONTESTANTS[name]]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.peak = {"rss": 0.0, "pss": 0.0}
+        threading.Thread(target=watch_memory, args=(self.process.pid, self.peak), daemon=True).start()
+
+    def turn(self) -> float:
+        """Return the images per second of one more round."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        print(file=self.process.stdin, flush=True)
+        return float(self.process.stdout.readline())
+
+    def end(self) -> None:
+        """Let it go."""
+        self.process.communicate()
+
+
+def contest(words: list[str], turns: int) -> tuple[dict[str, list[float]], dict[str, float]]:
+    """Return the images per second of every turn of all contestants, and the pool's peak memory in MB."""
+    contestants = {name: Contestant(name, [*words, f"rounds={turns + 2}"]) for name in CONTESTANTS}
+    speeds: dict[str, list[float]] = {name: [] for name in CONTESTANTS}
+    for turn in range(turns + 1):  # of the rounds, the last, which is evaluated, is never done
+        for name, contestant in contestants.items():
+            speed = contestant.turn()
+            if turn:
+                speeds[name].append(speed)
+    for contestant in contestants.values():
+        contestant.end()
+    return speeds, contestants["pool"].peak
 
 
 def watch_memory(pid: int, peak: dict[str, float]) -> None:
@@ -142,30 +176,31 @@ def start_up(repeats: int) -> dict[str, float]:
 def main() -> None:
     """Measure, print, and record if asked to."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--turns", type=int, default=10)
     parser.add_argument("--record", type=Path)
     parser.add_argument("--one", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one:
         contestant, *words = arguments.one
-        print(bare(words) if contestant == "bare" else ours(words))
+        take_part(contestant, words)
         return
-    found: dict[str, Any] = {"command": "python -m benchmarks.speed", "repeats": arguments.repeats}
+    found: dict[str, Any] = {"command": "python -m benchmarks.speed", "turns": arguments.turns}
     for title, words in SETTINGS.items():
-        speeds: dict[str, list[float]] = {name: [] for name in CONTESTANTS}
-        memory: dict[str, float] = {}
-        for _ in range(arguments.repeats):
-            for name in CONTESTANTS:
-                speed, peak = measure(name, words)
-                speeds[name].append(speed)
-                memory = peak if name == "pool" else memory
+        speeds, memory = contest(words, arguments.turns)
         best = {name: max(values) for name, values in speeds.items()}
         ratios = {name: best[name] / best["bare"] for name in ("serial", "pool")}
-        found[title] = {"images per second": speeds, "ratio to bare": ratios, "pool's peak memory in MB": memory}
+        typical = {name: median(speeds[name]) / median(speeds["bare"]) for name in ("serial", "pool")}
+        found[title] = {
+            "images per second": speeds,
+            "ratio to bare": ratios,
+            "ratio of medians": typical,
+            "pool's peak memory in MB": memory,
+        }
         print(f"{title}\n  images per second: " + ", ".join(f"{name} {speed:.0f}" for name, speed in best.items()))
         print(f"  ratio to the bare loop: serial {ratios['serial']:.3f}, pool of 2 {ratios['pool']:.3f}")
+        print(f"  ratio of medians: serial {typical['serial']:.3f}, pool of 2 {typical['pool']:.3f}")
         print(f"  pool's peak memory: {memory['rss']:.0f} MB resident, {memory['pss']:.0f} MB with shared pages once")
-    found["start-up over import torch"] = started = start_up(arguments.repeats)
+    found["start-up over import torch"] = started = start_up(REPEATS)
     print("a whole command of one tiny round over `import torch`: ", end="")
     print(", ".join(f"{name} {ratio:.2f}" for name, ratio in started.items()))
     if arguments.record:

@@ -50,6 +50,19 @@ def test_one_client_with_one_step_is_plain_sgd_bit_for_bit(model: str) -> None:
         assert torch.equal(tensor, expected[name]), name
 
 
+def test_training_in_given_room_gives_the_same_bits_there() -> None:
+    federation = Federation.of(small())
+    sent = first_broadcast(federation)
+    expected, _ = Client(federation)(sent, 0, {})
+    room = {
+        "weights": {name: torch.full_like(tensor, torch.nan) for name, tensor in expected.weights.items()},
+        "buffers": {name: torch.zeros_like(tensor) for name, tensor in expected.buffers.items()},
+    }
+    Client(federation)(sent, 0, {}, room)
+    for section, state in {"weights": expected.weights, "buffers": expected.buffers}.items():
+        assert all(torch.equal(room[section][name], tensor) for name, tensor in state.items())
+
+
 def test_what_the_server_sent_is_left_alone() -> None:
     federation = Federation.of(small())
     sent = first_broadcast(federation)

@@ -21,6 +21,7 @@ from feddecorr.sgd import SGD
 
 BUFFERS = "buffers/"
 METHOD = "method/"
+NO_ROOM: Mapping[str, State] = {}
 
 
 class Client:
@@ -32,12 +33,17 @@ class Client:
         self.parameters = dict(self.model.named_parameters())
         self.buffers = dict(self.model.named_buffers())
 
-    def __call__(self, broadcast: Broadcast, client: int, memory: State) -> tuple[Update, State]:
-        """Train as that client from what the server sent; return the update and what to remember."""
+    def __call__(
+        self, broadcast: Broadcast, client: int, memory: State, room: Mapping[str, State] = NO_ROOM
+    ) -> tuple[Update, State]:
+        """Train as that client from what the server sent; return the update and what to remember.
+
+        In `room` may be tensors to hold the trained `weights` and `buffers`, laid out like those of an earlier update.
+        """
         experiment = self.federation.experiment
         remembered = _section(memory, BUFFERS) if experiment.buffers == "local" else {}
-        _load(self.parameters, broadcast.weights)
-        _load(self.buffers, remembered or broadcast.buffers)
+        _load(self.parameters, broadcast.weights, room.get("weights", {}))
+        _load(self.buffers, remembered or broadcast.buffers, room.get("buffers", {}))
         local = Local(
             client=client,
             broadcast=broadcast,
@@ -135,9 +141,10 @@ def _section(state: State, prefix: str) -> State:
 
 
 @torch.no_grad()
-def _load(mine: Mapping[str, Tensor], theirs: State) -> None:
+def _load(mine: Mapping[str, Tensor], theirs: State, room: State) -> None:
     """Give the model fresh tensors with these values, in its own memory format: what it held stays with its update."""
-    fresh = [torch.empty_like(tensor) for tensor in mine.values()]
+    on_device = room if all(tensor.device == mine[name].device for name, tensor in room.items()) else {}
+    fresh = [on_device[name] if name in on_device else torch.empty_like(tensor) for name, tensor in mine.items()]
     if fresh:
         torch._foreach_copy_(fresh, [theirs[name] for name in mine])
     for tensor, values in zip(mine.values(), fresh, strict=True):

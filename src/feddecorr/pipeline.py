@@ -70,5 +70,5 @@ def _go_on(experiment: Experiment, keep: Callable[[], RunDirectory | None]) -> I
                 directory.commit(now, record)
             else:
                 memories.settle(now.clients, now.number)
-            started = time.perf_counter()
             yield record
+            started = time.perf_counter()

@@ -1,5 +1,3 @@
-from itertools import pairwise
-
 import torch
 
 from feddecorr.engines.parcel import Layout, shared_memory
@@ -28,5 +26,22 @@ def test_states_come_back_as_they_went_in() -> None:
 def test_tensors_never_overlap() -> None:
     state = {str(size): torch.full((size,), float(size)) for size in range(1, 40)}
     layout = Layout.of({"all": state})
-    spans = sorted((place.start, place.end) for place in layout.places)
-    assert all(end <= start for (_, end), (start, _) in pairwise(spans))
+    views = layout.read(shared_memory(layout.size))["all"]
+    for name, view in views.items():
+        view.fill_(float(name))
+    assert all(torch.equal(views[name], tensor) for name, tensor in state.items())
+
+
+def test_what_lies_in_its_place_is_not_copied() -> None:
+    """And whatever does not is written."""
+    state = {"a": torch.randn(3, 4), "b": torch.randn(5)}
+    layout = Layout.of({"all": state})
+    flat = shared_memory(layout.size)
+    layout.write(flat, {"all": state})
+    there = layout.read(flat)["all"]
+    before = flat._version
+    layout.write(flat, {"all": there})
+    assert flat._version == before
+    layout.write(flat, {"all": {"a": there["a"], "b": state["b"] + 1}})
+    assert torch.equal(there["a"], state["a"])
+    assert torch.equal(there["b"], state["b"] + 1)

@@ -16,19 +16,14 @@ ALIGNMENT = 64
 
 @dataclass(frozen=True)
 class Place:
-    """Where one tensor lies in the flat memory."""
+    """Where one tensor lies in the flat memory, counted in its own elements."""
 
     section: str
     name: str
     dtype: torch.dtype
     shape: tuple[int, ...]
     stride: tuple[int, ...]
-    start: int
-    end: int
-
-    def view(self, flat: Tensor) -> Tensor:
-        """Return the tensor that lies there."""
-        return flat[self.start : self.end].view(self.dtype).as_strided(self.shape, self.stride)
+    offset: int
 
 
 @dataclass(frozen=True)
@@ -46,24 +41,35 @@ class Layout:
         end = 0
         for section, state in sections.items():
             for name, tensor in state.items():
-                start = math.ceil(end / ALIGNMENT) * ALIGNMENT
-                end = start + tensor.numel() * tensor.element_size()
-                stride = torch.empty_like(tensor, device="meta").stride()  # dense, in the same order
-                places.append(Place(section, name, tensor.dtype, tuple(tensor.shape), stride, start, end))
+                offset = end // tensor.element_size()
+                places.append(Place(section, name, tensor.dtype, tuple(tensor.shape), _dense_stride(tensor), offset))
+                end += math.ceil(tensor.numel() * tensor.element_size() / ALIGNMENT) * ALIGNMENT
         return cls(tuple(sections), tuple(places), end)
 
     def write(self, flat: Tensor, sections: Mapping[str, State]) -> None:
-        """Copy the tensors to their places."""
-        if self.places:
-            targets = [place.view(flat) for place in self.places]
-            torch._foreach_copy_(targets, [sections[place.section][place.name] for place in self.places])
+        """Copy the tensors to their places, but for those that are there."""
+        there = self.read(flat)
+        pairs = [(there[place.section][place.name], sections[place.section][place.name]) for place in self.places]
+        moves = [(target, source) for target, source in pairs if target.data_ptr() != source.data_ptr()]
+        if moves:
+            targets, sources = map(list, zip(*moves, strict=True))
+            torch._foreach_copy_(targets, sources)
 
     def read(self, flat: Tensor) -> dict[str, State]:
         """Return the states as views of the flat memory."""
         states: dict[str, State] = {section: {} for section in self.sections}
+        typed = {dtype: flat.view(dtype) for dtype in {place.dtype for place in self.places}}
         for place in self.places:
-            states[place.section][place.name] = place.view(flat)
+            view = typed[place.dtype].as_strided(place.shape, place.stride, place.offset)
+            states[place.section][place.name] = view
         return states
+
+
+def _dense_stride(tensor: Tensor) -> tuple[int, ...]:
+    """Return the stride of the tensor without gaps, in the same order."""
+    if tensor.is_contiguous() or (tensor.dim() == 4 and tensor.is_contiguous(memory_format=torch.channels_last)):
+        return tensor.stride()
+    return torch.empty_like(tensor, device="meta").stride()
 
 
 def shared_memory(size: int) -> Tensor:

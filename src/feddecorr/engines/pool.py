@@ -19,6 +19,7 @@ from feddecorr.engines.engine import Engine, RunClients
 from feddecorr.engines.parcel import Layout, shared_memory
 from feddecorr.engines.worker import Failed, NewRound, Play, work
 from feddecorr.errors import RunError
+from feddecorr.machine import return_freed_memory
 from feddecorr.messages import Broadcast, Update
 from feddecorr.startup import context
 
@@ -41,6 +42,7 @@ class Pool(Engine):
         threads = federation.experiment.training.threads
         count = self.workers or max(1, (os.cpu_count() or 1) // threads)
         federation.dataset.share()
+        return_freed_memory()
         crew = Crew(federation, memories, min(count, federation.experiment.clients))
         try:
             yield crew.run

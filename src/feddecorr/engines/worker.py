@@ -102,16 +102,18 @@ class Player:
         return Client(self.federation)
 
     def play(self, order: Play) -> Done:
-        """Train as the client."""
+        """Train as the client, in the slot itself once it is known how an update is laid out."""
         now = self.broadcast.round
-        update, memory = self.client(self.broadcast, order.client, self.memories.load(order.client, now))
+        slot = self.slots.get(order.slot)
+        room = self.layout.read(slot) if self.layout is not None and slot is not None else {}
+        update, memory = self.client(self.broadcast, order.client, self.memories.load(order.client, now), room)
         self.memories.save(order.client, now, memory)
         sections = {"weights": update.weights, "buffers": update.buffers, "extra": update.extra}
         layout = Layout.of(sections)
-        fresh = order.slot not in self.slots or len(self.slots[order.slot]) < layout.size
-        if fresh:
-            self.slots[order.slot] = shared_memory(layout.size)
-        layout.write(self.slots[order.slot], sections)
+        fresh = slot is None or len(slot) < layout.size
+        if slot is None or fresh:
+            slot = self.slots[order.slot] = shared_memory(layout.size)
+        layout.write(slot, sections)
         news, self.layout = layout != self.layout, layout
         return Done(
             client=update.client,
@@ -120,5 +122,5 @@ class Player:
             metrics=update.metrics,
             layout=layout if news else None,
             slot=order.slot,
-            memory=self.slots[order.slot] if fresh else None,
+            memory=slot if fresh else None,
         )
