@@ -1,6 +1,8 @@
+from multiprocessing.reduction import ForkingPickler
+
 import torch
 
-from feddecorr.engines.parcel import Layout, shared_memory
+from feddecorr.engines.parcel import Layout, Parcel
 
 
 def test_states_come_back_as_they_went_in() -> None:
@@ -10,10 +12,9 @@ def test_states_come_back_as_they_went_in() -> None:
         "buffers": {"count": torch.tensor(3), "flags": torch.tensor([True, False]), "none": torch.empty(0)},
         "extra": {},
     }
-    layout = Layout.of(sections)
-    flat = shared_memory(layout.size)
-    layout.write(flat, sections)
-    back = layout.read(flat)
+    parcel = Parcel(Layout.of(sections))
+    parcel.fill(sections)
+    back = parcel.states
     assert back.keys() == sections.keys()
     for section, state in sections.items():
         assert back[section].keys() == state.keys()
@@ -25,8 +26,7 @@ def test_states_come_back_as_they_went_in() -> None:
 
 def test_tensors_never_overlap() -> None:
     state = {str(size): torch.full((size,), float(size)) for size in range(1, 40)}
-    layout = Layout.of({"all": state})
-    views = layout.read(shared_memory(layout.size))["all"]
+    views = Parcel(Layout.of({"all": state})).states["all"]
     for name, view in views.items():
         view.fill_(float(name))
     assert all(torch.equal(views[name], tensor) for name, tensor in state.items())
@@ -35,13 +35,20 @@ def test_tensors_never_overlap() -> None:
 def test_what_lies_in_its_place_is_not_copied() -> None:
     """And whatever does not is written."""
     state = {"a": torch.randn(3, 4), "b": torch.randn(5)}
-    layout = Layout.of({"all": state})
-    flat = shared_memory(layout.size)
-    layout.write(flat, {"all": state})
-    there = layout.read(flat)["all"]
-    before = flat._version
-    layout.write(flat, {"all": there})
-    assert flat._version == before
-    layout.write(flat, {"all": {"a": there["a"], "b": state["b"] + 1}})
+    parcel = Parcel(Layout.of({"all": state}))
+    parcel.fill({"all": state})
+    before = parcel.flat._version
+    parcel.fill(parcel.states)
+    assert parcel.flat._version == before
+    there = parcel.states["all"]
+    parcel.fill({"all": {"a": there["a"], "b": state["b"] + 1}})
     assert torch.equal(there["a"], state["a"])
     assert torch.equal(there["b"], state["b"] + 1)
+
+
+def test_a_parcel_arrives_as_the_same_memory() -> None:
+    state = {"a": torch.zeros(3)}
+    parcel = Parcel(Layout.of({"all": state}))
+    arrived = ForkingPickler.loads(ForkingPickler.dumps(parcel))
+    parcel.states["all"]["a"].fill_(1.0)
+    assert torch.equal(arrived.states["all"]["a"], torch.ones(3))

@@ -46,15 +46,6 @@ class Layout:
                 end += math.ceil(tensor.numel() * tensor.element_size() / ALIGNMENT) * ALIGNMENT
         return cls(tuple(sections), tuple(places), end)
 
-    def write(self, flat: Tensor, sections: Mapping[str, State]) -> None:
-        """Copy the tensors to their places, but for those that are there."""
-        there = self.read(flat)
-        pairs = [(there[place.section][place.name], sections[place.section][place.name]) for place in self.places]
-        moves = [(target, source) for target, source in pairs if target.data_ptr() != source.data_ptr()]
-        if moves:
-            targets, sources = map(list, zip(*moves, strict=True))
-            torch._foreach_copy_(targets, sources)
-
     def read(self, flat: Tensor) -> dict[str, State]:
         """Return the states as views of the flat memory."""
         states: dict[str, State] = {section: {} for section in self.sections}
@@ -72,8 +63,23 @@ def _dense_stride(tensor: Tensor) -> tuple[int, ...]:
     return torch.empty_like(tensor, device="meta").stride()
 
 
-def shared_memory(size: int) -> Tensor:
-    """Return fresh flat memory that processes can share; it is gone with the last that holds it."""
-    flat = torch.empty(size, dtype=torch.uint8)
-    flat.share_memory_()
-    return flat
+class Parcel:
+    """States in their places in flat shared memory; sent to another process, it is the same memory."""
+
+    def __init__(self, layout: Layout, flat: Tensor | None = None) -> None:
+        self.layout = layout
+        self.flat = torch.empty(layout.size, dtype=torch.uint8).share_memory_() if flat is None else flat
+        self.states = layout.read(self.flat)
+
+    def __reduce__(self) -> tuple[type[Parcel], tuple[Layout, Tensor]]:
+        """Send no views: they are made anew."""
+        return Parcel, (self.layout, self.flat)
+
+    def fill(self, sections: Mapping[str, State]) -> None:
+        """Copy the tensors to their places, but for those that lie there already."""
+        states = self.states.items()
+        pairs = [(mine, sections[section][name]) for section, state in states for name, mine in state.items()]
+        moves = [(mine, theirs) for mine, theirs in pairs if mine.data_ptr() != theirs.data_ptr()]
+        if moves:
+            targets, sources = map(list, zip(*moves, strict=True))
+            torch._foreach_copy_(targets, sources)

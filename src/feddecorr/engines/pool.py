@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING
 
 import torch
 from pydantic import Field, PositiveInt
-from torch import Tensor
 
 from feddecorr.engines.engine import Engine, RunClients
-from feddecorr.engines.parcel import Layout, shared_memory
+from feddecorr.engines.parcel import Layout, Parcel
 from feddecorr.engines.worker import Failed, NewRound, Play, work
 from feddecorr.errors import RunError
 from feddecorr.machine import return_freed_memory
-from feddecorr.messages import Broadcast, Update
+from feddecorr.messages import Broadcast, State, Update
 from feddecorr.startup import context
 
 if TYPE_CHECKING:
@@ -58,18 +57,18 @@ class Worker:
         self.process = context().Process(target=work, args=(theirs, federation, memories), daemon=True)
         self.process.start()
         theirs.close()
-        self.round = 0
         self.clients: deque[int] = deque()
-        self._layout = Layout.of({})  # of the latest update
-        self._slots: dict[int, Tensor] = {}
+        self._round = 0
+        self._broadcast: Parcel | None = None  # that it has
+        self._slots: dict[int, Parcel] = {}
         self._count = 0
         self._free: list[int] = []
 
     def play(self, news: NewRound, client: int) -> None:
         """Tell the worker to play a client, perhaps after the one that it is busy with."""
-        if self.round != news.round:
-            self.connection.send(news)
-            self.round = news.round
+        if self._round != news.round:
+            self.connection.send(NewRound(news.round, None) if news.parcel is self._broadcast else news)
+            self._round, self._broadcast = news.round, news.parcel
         if not self._free:
             self._free.append(self._count)
             self._count += 1
@@ -82,23 +81,22 @@ class Worker:
         self.clients.popleft()
         if isinstance(answer, Failed):
             return answer
-        if answer.memory is not None:
-            self._slots[answer.slot] = answer.memory
-        if answer.layout is not None:
-            self._layout = answer.layout
+        if answer.parcel is not None:
+            self._slots[answer.slot] = answer.parcel
         return Update(
             client=answer.client,
             examples=answer.examples,
             amount=answer.amount,
             metrics=answer.metrics,
-            **self._layout.read(self._lend(answer.slot)),
+            **self._lend(answer.slot),
         )
 
-    def _lend(self, slot: int) -> Tensor:
-        """Return the memory of a slot without a copy; the slot is free again when the last tensor on it is gone."""
-        array = self._slots[slot].numpy()[:]
+    def _lend(self, slot: int) -> dict[str, State]:
+        """Return the states in a slot without a copy; the slot is free again when the last tensor of them is gone."""
+        parcel = self._slots[slot]
+        array = parcel.flat.numpy()[:]
         weakref.finalize(array, self._free.append, slot)
-        return torch.from_numpy(array)
+        return parcel.layout.read(torch.from_numpy(array))
 
     def end(self) -> None:
         """End the process, whatever it is doing."""
@@ -116,7 +114,7 @@ class Crew:
     def __init__(self, federation: Federation, memories: Memories, count: int) -> None:
         self._recipe = federation, memories
         self.workers = [Worker(*self._recipe) for _ in range(count)]
-        self._flat = shared_memory(0)
+        self._parcel = Parcel(Layout.of({}))  # of the broadcast
 
     def run(self, broadcast: Broadcast, clients: Sequence[int]) -> Iterator[Update]:
         """Yield the clients' updates in their order; which worker played whom leaves no trace."""
@@ -148,10 +146,10 @@ class Crew:
     def _announce(self, broadcast: Broadcast) -> NewRound:
         sections = {"weights": broadcast.weights, "buffers": broadcast.buffers, "shared": broadcast.shared}
         layout = Layout.of(sections)
-        if len(self._flat) < layout.size:
-            self._flat = shared_memory(layout.size)
-        layout.write(self._flat, sections)
-        return NewRound(broadcast.round, layout, self._flat)
+        if self._parcel.layout != layout:
+            self._parcel = Parcel(layout)
+        self._parcel.fill(sections)
+        return NewRound(broadcast.round, self._parcel)
 
     def _hand_out(self, news: NewRound, waiting: deque[int]) -> None:
         """Keep every worker busy, with one more client at hand while there are plenty.

@@ -9,11 +9,10 @@ from functools import cached_property
 from multiprocessing.connection import Connection
 
 import torch
-from torch import Tensor
 
 from feddecorr.client import Client
 from feddecorr.engines.memories import Memories
-from feddecorr.engines.parcel import Layout, shared_memory
+from feddecorr.engines.parcel import Layout, Parcel
 from feddecorr.federation import Federation
 from feddecorr.machine import keep_freed_memory
 from feddecorr.messages import Broadcast
@@ -21,16 +20,15 @@ from feddecorr.messages import Broadcast
 
 @dataclass(frozen=True)
 class NewRound:
-    """The broadcast of a round lies in `flat`."""
+    """The broadcast of a round lies in the parcel, which is None where it is the same memory as before."""
 
     round: int
-    layout: Layout
-    flat: Tensor
+    parcel: Parcel | None
 
 
 @dataclass(frozen=True)
 class Play:
-    """Train as this client, and leave the update in the worker's piece of memory of that number."""
+    """Train as this client, and leave the update in the worker's parcel of that number."""
 
     client: int
     slot: int
@@ -38,18 +36,14 @@ class Play:
 
 @dataclass(frozen=True)
 class Done:
-    """The update of a client lies in the slot; `memory` is the slot itself when it is new.
-
-    The layout is only sent when it is not that of the update before.
-    """
+    """The update of a client lies in the slot, whose parcel is only sent when it is new."""
 
     client: int
     examples: int
     amount: float
     metrics: dict[str, float]
-    layout: Layout | None
     slot: int
-    memory: Tensor | None
+    parcel: Parcel | None
 
 
 @dataclass(frozen=True)
@@ -73,7 +67,7 @@ def work(connection: Connection, federation: Federation, memories: Memories) -> 
         except (EOFError, OSError):
             return
         if isinstance(order, NewRound):
-            player.broadcast = Broadcast(round=order.round, **order.layout.read(order.flat))
+            player.hear(order)
             continue
         try:
             answer: Done | Failed = player.play(order)
@@ -93,34 +87,30 @@ class Player:
     def __init__(self, federation: Federation, memories: Memories) -> None:
         self.federation = federation
         self.memories = memories
-        self.layout: Layout | None = None
-        self.slots: dict[int, Tensor] = {}
+        self.slots: dict[int, Parcel] = {}
+        self.heard = Parcel(Layout.of({}))
 
     @cached_property
     def client(self) -> Client:
         """Built with the first order, so that what goes wrong is reported like any failure of a client."""
         return Client(self.federation)
 
+    def hear(self, news: NewRound) -> None:
+        """Take in the broadcast."""
+        self.heard = news.parcel or self.heard
+        self.broadcast = Broadcast(round=news.round, **self.heard.states)
+
     def play(self, order: Play) -> Done:
-        """Train as the client, in the slot itself once it is known how an update is laid out."""
+        """Train as the client, in the slot itself once it is there."""
         now = self.broadcast.round
         slot = self.slots.get(order.slot)
-        room = self.layout.read(slot) if self.layout is not None and slot is not None else {}
-        update, memory = self.client(self.broadcast, order.client, self.memories.load(order.client, now), room)
+        remembered = self.memories.load(order.client, now)
+        update, memory = self.client(self.broadcast, order.client, remembered, slot.states if slot else {})
         self.memories.save(order.client, now, memory)
         sections = {"weights": update.weights, "buffers": update.buffers, "extra": update.extra}
         layout = Layout.of(sections)
-        fresh = slot is None or len(slot) < layout.size
-        if slot is None or fresh:
-            slot = self.slots[order.slot] = shared_memory(layout.size)
-        layout.write(slot, sections)
-        news, self.layout = layout != self.layout, layout
-        return Done(
-            client=update.client,
-            examples=update.examples,
-            amount=update.amount,
-            metrics=update.metrics,
-            layout=layout if news else None,
-            slot=order.slot,
-            memory=slot if fresh else None,
-        )
+        new = None
+        if slot is None or slot.layout != layout:
+            slot = new = self.slots[order.slot] = Parcel(layout)
+        slot.fill(sections)
+        return Done(update.client, update.examples, update.amount, update.metrics, order.slot, new)
