@@ -5,7 +5,7 @@
 The contestants are processes that live side by side and take turns, a round each, while the others sleep; the best
 turn of each counts, after one to warm up. The bare loop does the same local steps, each client from the global
 weights and without momentum of the client before, and nothing else, not even the average: one thread, tensors
-normalized in memory beforehand, channels-last, torch.optim.SGD over lists of tensors.
+normalized in memory beforehand, channels-last, torch.optim.SGD(fused=True), its fastest.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def bare(words: list[str]) -> Iterator[int]:
         lr=training.lr,
         momentum=training.momentum,
         weight_decay=training.weight_decay,
-        foreach=True,
+        fused=True,
     )
     parameters: list[torch.Tensor] = list(model.parameters())
     sent = [parameter.detach().clone() for parameter in parameters]
