@@ -87,9 +87,9 @@ def bare(words: list[str]) -> Iterator[int]:
 
 def ours(words: list[str]) -> Iterator[int]:
     """Run the experiment; yield the number of images after each round."""
-    keep_freed_memory()  # as the command line does
     experiment = Experiment.parse(read_words(words))
     sizes = [len(part) for part in Federation.of(experiment).parts]
+    keep_freed_memory()  # as the command line does
     for record in run(experiment):
         yield sum(sizes[client] for client in record.clients)
 
