@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import statistics
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +34,7 @@ CURVES = ("last model", "mean of last two models")
 
 def measure(words: list[str]) -> dict[str, list[float]]:
     """Return the accuracy after each round, of the model and of its average with the one before."""
-    experiment = Experiment.parse(read_words([*words, "evaluation.every=1000"]))
+    experiment = Experiment.parse(read_words([*words, "engine=pool", "evaluation.every=1000"]))
     federation = Federation.of(experiment)
     states = [record.state for record in run(experiment)]
     pairs = zip(states, states[:1] + states, strict=False)
@@ -66,6 +68,7 @@ def main() -> None:
     found: dict[str, Any] = {"torch": torch.__version__, "accuracy after each round": {}}
     if arguments.record and arguments.record.exists():
         found = json.loads(arguments.record.read_text())
+    found["command"] = f"python -m benchmarks.methods_accuracy {shlex.join(sys.argv[1:])}"
     curves: dict[str, dict[str, list[float]]] = found["accuracy after each round"]
     ends: dict[str, list[dict[str, float]]] = {}
     for seed in range(arguments.seeds):
