@@ -14,6 +14,7 @@ import argparse
 import json
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -109,8 +110,6 @@ class Contestant:
     def __init__(self, name: str, words: list[str]) -> None:
         command = [sys.executable, "-m", "benchmarks.speed", "--one", name, *words, *MODEL, *CONTESTANTS[name]]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.peak = {"rss": 0.0, "pss": 0.0}
-        threading.Thread(target=watch_memory, args=(self.process.pid, self.peak), daemon=True).start()
 
     def turn(self) -> float:
         """Return the images per second of one more round."""
@@ -128,14 +127,17 @@ def contest(words: list[str], turns: int) -> tuple[dict[str, list[float]], dict[
     """Return the images per second of every turn of all contestants, and the pool's peak memory in MB."""
     contestants = {name: Contestant(name, [*words, f"rounds={turns + 2}"]) for name in CONTESTANTS}
     speeds: dict[str, list[float]] = {name: [] for name in CONTESTANTS}
+    peak = {"rss": 0.0, "pss": 0.0}
+    threading.Thread(target=watch_memory, args=(contestants["pool"].process.pid, peak), daemon=True).start()
     for turn in range(turns + 1):  # of the rounds, the last, which is evaluated, is never done
-        for name, contestant in contestants.items():
-            speed = contestant.turn()
-            if turn:
+        now = {name: contestant.turn() for name, contestant in contestants.items()}
+        print(f"turn {turn} of {turns}:", *(f"{name} {speed:.0f}" for name, speed in now.items()), file=sys.stderr)
+        if turn:  # the one before is to warm up
+            for name, speed in now.items():
                 speeds[name].append(speed)
     for contestant in contestants.values():
         contestant.end()
-    return speeds, contestants["pool"].peak
+    return speeds, peak
 
 
 def watch_memory(pid: int, peak: dict[str, float]) -> None:
@@ -160,16 +162,15 @@ def start_up(repeats: int) -> dict[str, float]:
     """Return the time of a whole command of one tiny round, over that of `import torch`."""
     tiny = ["data=digits", "model=mlp", "training.epochs=1", "rounds=1"]
     best: dict[str, float] = {}
-    for turn in range(repeats):
+    for _ in range(repeats):
         for name in ("import torch", "serial", "pool"):
-            out = Path(f"/tmp/feddecorr-bench-{time.time_ns()}-{turn}")  # noqa: S108 - removed below
-            command = ["-m", "feddecorr", "run", *tiny, f"engine={name}", "--out", str(out)]
-            if name == "import torch":
-                command = ["-c", "import torch"]
-            started = time.perf_counter()
-            subprocess.run([sys.executable, *command], check=True, capture_output=True)
-            best[name] = min(best.get(name, float("inf")), time.perf_counter() - started)
-            subprocess.run(["rm", "-rf", str(out)], check=True)  # noqa: S607 - from the path
+            with tempfile.TemporaryDirectory() as folder:
+                command = ["-m", "feddecorr", "run", *tiny, f"engine={name}", "--out", f"{folder}/run"]
+                if name == "import torch":
+                    command = ["-c", "import torch"]
+                started = time.perf_counter()
+                subprocess.run([sys.executable, *command], check=True, capture_output=True)
+                best[name] = min(best.get(name, float("inf")), time.perf_counter() - started)
     return {name: best[name] / best["import torch"] for name in ("serial", "pool")}
 
 
