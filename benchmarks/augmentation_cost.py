@@ -12,8 +12,6 @@ the noise of two whole steps.
 from __future__ import annotations
 
 import argparse
-import json
-import platform
 import time
 from operator import truediv
 from pathlib import Path
@@ -22,6 +20,7 @@ from statistics import median
 import torch
 from torch.nn.functional import cross_entropy
 
+from benchmarks.recording import write_record
 from feddecorr.data import Synthetic
 from feddecorr.data.augment import augment
 from feddecorr.experiment import Training
@@ -95,13 +94,7 @@ def main() -> None:
     for name, numbers in found.items():
         print(f"{name:22}", ", ".join(f"{what} {value:.4f}" for what, value in numbers.items()))
     if arguments.record:
-        record = {
-            "command": f"python -m benchmarks.augmentation_cost --repeats {arguments.repeats} --size {arguments.size}",
-            "torch": torch.__version__,
-            "processor": platform.processor() or platform.machine(),
-            **found,
-        }
-        arguments.record.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n")
+        write_record(arguments.record, found)
 
 
 if __name__ == "__main__":

@@ -11,8 +11,6 @@ Seconds are of this process's processor time; of several repeats, the least of e
 from __future__ import annotations
 
 import argparse
-import json
-import platform
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +18,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from benchmarks.recording import write_record
 from feddecorr import diagnose
 from feddecorr.machine import keep_freed_memory
 from feddecorr.models import MobileNetV2
@@ -67,17 +66,12 @@ def main() -> None:
     print(f"forward {plain:.1f} s, with the diagnosis {full:.1f} s, ratio {full / plain:.3f}")
     if arguments.record:
         found = {
-            "command": f"python -m benchmarks.diagnosis_cost --images {arguments.images} "
-            f"--classes {arguments.classes} --repeats {arguments.repeats}",
-            "torch": torch.__version__,
-            "processor": platform.processor() or platform.machine(),
             "ratio": full / plain,
             "ratio of each repeat": [with_all / alone for alone, with_all in turns],
             "seconds of forward passes alone": plain,
             "seconds with the diagnosis": full,
         }
-        arguments.record.parent.mkdir(parents=True, exist_ok=True)
-        arguments.record.write_text(json.dumps(found, indent=2, ensure_ascii=False) + "\n")
+        write_record(arguments.record, found)
 
 
 if __name__ == "__main__":

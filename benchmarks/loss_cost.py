@@ -12,8 +12,6 @@ The second table is of the losses alone, forward and backward, with the n×n pro
 from __future__ import annotations
 
 import argparse
-import json
-import platform
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +20,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from benchmarks.recording import write_record
 from feddecorr import decorrelation
 from feddecorr.machine import keep_freed_memory
 from feddecorr.models import MobileNetV2
@@ -119,16 +118,13 @@ def main() -> None:
         print(f"{name:22} {1000 * seconds:8.3f} ms alone, forward and backward")
     if arguments.record:
         found = {
-            "command": f"python -m benchmarks.loss_cost --repeats {arguments.repeats}",
-            "torch": torch.__version__,
-            "processor": platform.processor() or platform.machine(),
             "ratio to plain": {name: more / plain for name, (plain, more) in step.items()},
             "milliseconds of a step, without and with": {
                 name: [1000 * plain, 1000 * more] for name, (plain, more) in step.items()
             },
             "milliseconds of the loss alone": {name: 1000 * seconds for name, seconds in quickest.items()},
         }
-        arguments.record.write_text(json.dumps(found, indent=2, ensure_ascii=False) + "\n")
+        write_record(arguments.record, found)
 
 
 if __name__ == "__main__":

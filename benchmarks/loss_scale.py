@@ -10,18 +10,15 @@ experiment. `--record` writes NAME.json with all rounds and NAME.md with the tab
 from __future__ import annotations
 
 import argparse
-import json
-import shlex
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
+from benchmarks.recording import command, write_record
 from feddecorr.experiment import Experiment
 from feddecorr.machine import keep_freed_memory
 from feddecorr.pipeline import run
-from feddecorr.record import environment
 from feddecorr.words import read_words
 
 SETTINGS = [
@@ -83,7 +80,6 @@ def main() -> None:
     # In full batches of 64, `paper` with beta = 6.2 is `released` with beta = 0.1: only the scale differs.
     scales = [("none", 0.0), *(("paper", beta) for beta in arguments.paper)]
     scales += [("released", beta) for beta in arguments.released]
-    command = shlex.join(["python", "-m", "benchmarks.loss_scale", *sys.argv[1:]])
     found: list[dict[str, Any]] = []
     for each in runs(settings, scales, arguments.seeds):
         found.append(each)
@@ -91,10 +87,9 @@ def main() -> None:
         print(f"{each['normalization']} {each['beta']:g}, seed {each['seed']}: {result}", flush=True)
     print(table(found, scales))
     if arguments.record:
-        note = {"command": command, "settings": settings, "environment": environment()}
         means = f"Means of the last {LAST} rounds over {arguments.seeds} seeds, ± the deviation between seeds."
-        arguments.record.with_suffix(".json").write_text(json.dumps({**note, "runs": found}) + "\n")
-        arguments.record.with_suffix(".md").write_text(f"    {command}\n\n{means}\n\n{table(found, scales)}\n")
+        write_record(arguments.record.with_suffix(".json"), {"settings": settings, "runs": found})
+        arguments.record.with_suffix(".md").write_text(f"    {command()}\n\n{means}\n\n{table(found, scales)}\n")
 
 
 if __name__ == "__main__":

@@ -12,14 +12,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import shlex
 import statistics
-import sys
 from pathlib import Path
-from typing import Any
 
 import torch
 
+from benchmarks.recording import write_record
 from feddecorr.experiment import Experiment
 from feddecorr.federation import Federation
 from feddecorr.machine import keep_freed_memory, threads
@@ -29,6 +27,7 @@ from feddecorr.pipeline import run
 from feddecorr.words import read_words
 
 LAST = 5
+CURVES_OF_RUNS = "accuracy after each round"
 CURVES = ("last model", "mean of last two models")
 
 
@@ -65,11 +64,9 @@ def main() -> None:
     parser.add_argument("--record", type=Path)
     arguments = parser.parse_args()
     keep_freed_memory()
-    found: dict[str, Any] = {"torch": torch.__version__, "accuracy after each round": {}}
+    curves: dict[str, dict[str, list[float]]] = {}
     if arguments.record and arguments.record.exists():
-        found = json.loads(arguments.record.read_text())
-    found["command"] = f"python -m benchmarks.methods_accuracy {shlex.join(sys.argv[1:])}"
-    curves: dict[str, dict[str, list[float]]] = found["accuracy after each round"]
+        curves = json.loads(arguments.record.read_text())[CURVES_OF_RUNS]
     ends: dict[str, list[dict[str, float]]] = {}
     for seed in range(arguments.seeds):
         for contestant in dict.fromkeys(arguments.methods):
@@ -80,7 +77,7 @@ def main() -> None:
             if command not in curves:
                 curves[command] = measure(command.split()[2:])
                 if arguments.record:
-                    arguments.record.write_text(json.dumps(found) + "\n")
+                    write_record(arguments.record, {CURVES_OF_RUNS: curves})
             last = {curve: statistics.mean(curves[command][curve][-LAST:]) for curve in CURVES}
             ends.setdefault(words, []).append(last)
     for words, seeds in ends.items():

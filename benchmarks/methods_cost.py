@@ -11,14 +11,13 @@ turn of each method counts.
 from __future__ import annotations
 
 import argparse
-import json
-import platform
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import torch
 
+from benchmarks.recording import write_record
 from feddecorr.client import Client
 from feddecorr.experiment import Experiment
 from feddecorr.federation import Federation
@@ -70,13 +69,10 @@ def main() -> None:
         print(f"{name:12} {best[name] / 3:8.3f} s a step, {ratios[name]:.3f} of FedAvg{limit}")
     if arguments.record:
         found = {
-            "command": f"python -m benchmarks.methods_cost --repeats {arguments.repeats}",
-            "torch": torch.__version__,
-            "processor": platform.processor() or platform.machine(),
             "ratio to FedAvg": {name: round(ratio, 4) for name, ratio in ratios.items()},
             "seconds of each turn": {name: [round(one, 3) for one in measured] for name, measured in seconds.items()},
         }
-        arguments.record.write_text(json.dumps(found, indent=2) + "\n")
+        write_record(arguments.record, found)
 
 
 if __name__ == "__main__":

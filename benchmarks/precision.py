@@ -10,8 +10,6 @@ the table.
 from __future__ import annotations
 
 import argparse
-import json
-import shlex
 import sys
 import time
 from pathlib import Path
@@ -22,12 +20,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from benchmarks.recording import command, write_record
 from feddecorr.experiment import Training
 from feddecorr.machine import keep_freed_memory
 from feddecorr.models import MODELS
 from feddecorr.models.running import prepare
 from feddecorr.randomness import generator, seeded
-from feddecorr.record import environment
 from feddecorr.sgd import SGD
 
 PLAIN = {"memory_format": "contiguous"}
@@ -119,11 +117,9 @@ def main() -> None:
         print(f"{name} is measured", file=sys.stderr, flush=True)
     print(table(found))
     if arguments.record:
-        command = shlex.join(["python", "-m", "benchmarks.precision", *sys.argv[1:]])
-        note = {"command": command, "environment": environment(), "processor": dict(torch.cpu.get_capabilities())}
-        arguments.record.parent.mkdir(parents=True, exist_ok=True)
-        arguments.record.with_suffix(".json").write_text(json.dumps({**note, "found": found}) + "\n")
-        arguments.record.with_suffix(".md").write_text(f"    {command}\n\n{table(found)}\n")
+        processor = dict(torch.cpu.get_capabilities())
+        write_record(arguments.record.with_suffix(".json"), {"processor": processor, "found": found})
+        arguments.record.with_suffix(".md").write_text(f"    {command()}\n\n{table(found)}\n")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ normalized in memory beforehand, channels-last, torch.optim.SGD(fused=True), its
 from __future__ import annotations
 
 import argparse
-import json
 import subprocess
 import sys
 import tempfile
@@ -26,6 +25,7 @@ import psutil
 import torch
 from torch.nn.functional import cross_entropy
 
+from benchmarks.recording import write_record
 from feddecorr.experiment import Experiment
 from feddecorr.federation import Federation
 from feddecorr.machine import keep_freed_memory
@@ -185,7 +185,7 @@ def main() -> None:
         contestant, *words = arguments.one
         take_part(contestant, words)
         return
-    found: dict[str, Any] = {"command": "python -m benchmarks.speed", "turns": arguments.turns}
+    found: dict[str, Any] = {"turns": arguments.turns}
     for title, words in SETTINGS.items():
         speeds, memory = contest(words, arguments.turns)
         best = {name: max(values) for name, values in speeds.items()}
@@ -205,7 +205,7 @@ def main() -> None:
     print("a whole command of one tiny round over `import torch`: ", end="")
     print(", ".join(f"{name} {ratio:.2f}" for name, ratio in started.items()))
     if arguments.record:
-        arguments.record.write_text(json.dumps(found, indent=2) + "\n")
+        write_record(arguments.record, found)
 
 
 if __name__ == "__main__":
