@@ -22,12 +22,12 @@ from torch.nn.functional import cross_entropy
 
 from benchmarks.recording import write_record
 from feddecorr.data import Synthetic
-from feddecorr.data.augment import augment
-from feddecorr.experiment import Training
-from feddecorr.machine import keep_freed_memory
+from feddecorr.data.augment.changes import augment
+from feddecorr.engines.allocator import keep_freed_memory
 from feddecorr.models import ResNet20
-from feddecorr.models.running import prepare
-from feddecorr.sgd import SGD
+from feddecorr.models.placement import prepare
+from feddecorr.optimizers import SGD
+from feddecorr.settings.training import Training
 
 CONTESTANTS: dict[str, tuple[str, ...]] = {
     "none": (),

@@ -22,10 +22,10 @@ from torch.nn.functional import cross_entropy
 
 from benchmarks.recording import write_record
 from feddecorr import decorrelation
-from feddecorr.machine import keep_freed_memory
+from feddecorr.engines.allocator import keep_freed_memory
 from feddecorr.models import MobileNetV2
+from feddecorr.optimizers import SGD
 from feddecorr.representation import capture_representations
-from feddecorr.sgd import SGD
 
 Loss = Callable[[Tensor], Tensor]
 BATCH, CLASSES, WEIGHT = 64, 10, 0.1

@@ -18,13 +18,14 @@ from pathlib import Path
 import torch
 
 from benchmarks.recording import write_record
-from feddecorr.experiment import Experiment
+from feddecorr.engines.allocator import keep_freed_memory
 from feddecorr.federation import Federation
-from feddecorr.machine import keep_freed_memory, threads
 from feddecorr.messages import State
 from feddecorr.methods import METHODS
-from feddecorr.pipeline import run
-from feddecorr.words import read_words
+from feddecorr.runs.pipeline import run
+from feddecorr.settings.experiment import Experiment
+from feddecorr.settings.words import read_words
+from feddecorr.threads import threads
 
 LAST = 5
 CURVES_OF_RUNS = "accuracy after each round"

@@ -19,12 +19,12 @@ import torch
 
 from benchmarks.recording import write_record
 from feddecorr.client import Client
-from feddecorr.experiment import Experiment
+from feddecorr.engines.allocator import keep_freed_memory
 from feddecorr.federation import Federation
-from feddecorr.machine import keep_freed_memory
 from feddecorr.messages import Broadcast
 from feddecorr.methods import METHODS
-from feddecorr.words import read_words
+from feddecorr.settings.experiment import Experiment
+from feddecorr.settings.words import read_words
 
 WORDS = ["data=synthetic", "data.train=384", "data.test=10", "clients=2", "partition=homogeneous", "model=mobilenetv2"]
 LIMITS = {"fedprox": 1.03, "scaffold": 1.05, "moon": 1.6}

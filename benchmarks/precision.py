@@ -21,12 +21,12 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from benchmarks.recording import command, write_record
-from feddecorr.experiment import Training
-from feddecorr.machine import keep_freed_memory
+from feddecorr.engines.allocator import keep_freed_memory
 from feddecorr.models import MODELS
-from feddecorr.models.running import prepare
+from feddecorr.models.placement import prepare
+from feddecorr.optimizers import SGD
 from feddecorr.randomness import generator, seeded
-from feddecorr.sgd import SGD
+from feddecorr.settings.training import Training
 
 PLAIN = {"memory_format": "contiguous"}
 SETTINGS: dict[str, dict[str, Any]] = {

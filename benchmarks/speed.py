@@ -26,12 +26,12 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from benchmarks.recording import write_record
-from feddecorr.experiment import Experiment
+from feddecorr.engines.allocator import keep_freed_memory
 from feddecorr.federation import Federation
-from feddecorr.machine import keep_freed_memory
-from feddecorr.pipeline import run
 from feddecorr.rounds import draw_clients
-from feddecorr.words import read_words
+from feddecorr.runs.pipeline import run
+from feddecorr.settings.experiment import Experiment
+from feddecorr.settings.words import read_words
 
 SETTINGS: dict[str, list[str]] = {
     "10 clients, Dirichlet 0.5, 10 000 images, batch 64": [

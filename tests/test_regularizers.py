@@ -4,10 +4,10 @@ from small import digest, small
 
 from feddecorr import decorrelation
 from feddecorr.errors import UserError
-from feddecorr.experiment import Experiment
 from feddecorr.objective import Pass
-from feddecorr.pipeline import run
 from feddecorr.regularizers import REGULARIZERS, FedDecorr, StructuredDeCov, Weighted
+from feddecorr.runs.pipeline import run
+from feddecorr.settings.experiment import Experiment
 
 every_name = pytest.mark.parametrize("name", REGULARIZERS.table)
 

@@ -6,23 +6,23 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from feddecorr.collapse.diagnosis import Diagnosis
+    from feddecorr.collapse.passes import diagnose
     from feddecorr.decorrelation import FedDecorrLoss
-    from feddecorr.diagnosis.diagnosis import Diagnosis
-    from feddecorr.diagnosis.passes import diagnose
-    from feddecorr.experiment import Experiment
-    from feddecorr.pipeline import resume, run
-    from feddecorr.record import Record
     from feddecorr.representation import capture_representations
+    from feddecorr.runs.directory import Record
+    from feddecorr.runs.pipeline import resume, run
+    from feddecorr.settings.experiment import Experiment
 
 _HOMES = {
-    "Diagnosis": "feddecorr.diagnosis.diagnosis",
-    "Experiment": "feddecorr.experiment",
+    "Diagnosis": "feddecorr.collapse.diagnosis",
+    "Experiment": "feddecorr.settings.experiment",
     "FedDecorrLoss": "feddecorr.decorrelation",
-    "Record": "feddecorr.record",
+    "Record": "feddecorr.runs.directory",
     "capture_representations": "feddecorr.representation",
-    "diagnose": "feddecorr.diagnosis.passes",
-    "resume": "feddecorr.pipeline",
-    "run": "feddecorr.pipeline",
+    "diagnose": "feddecorr.collapse.passes",
+    "resume": "feddecorr.runs.pipeline",
+    "run": "feddecorr.runs.pipeline",
 }
 
 __all__ = ["Diagnosis", "Experiment", "FedDecorrLoss", "Record", "capture_representations", "diagnose", "resume", "run"]

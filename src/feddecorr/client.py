@@ -8,16 +8,16 @@ from collections.abc import Iterator, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from feddecorr.data.augment import augment
+from feddecorr.data.augment.changes import augment
 from feddecorr.errors import RunError
 from feddecorr.federation import Federation
-from feddecorr.machine import threads
 from feddecorr.messages import Broadcast, State, Update
 from feddecorr.methods import Local, Trained
 from feddecorr.objective import Pass, Term, cross_entropy
+from feddecorr.optimizers import SGD
 from feddecorr.randomness import generator, seeded
 from feddecorr.representation import capture_representations
-from feddecorr.sgd import SGD
+from feddecorr.threads import threads
 
 BUFFERS = "buffers/"
 METHOD = "method/"

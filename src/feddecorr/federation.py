@@ -9,12 +9,12 @@ from torch import nn
 
 from feddecorr.data import Dataset
 from feddecorr.messages import Server
-from feddecorr.models.running import prepare
+from feddecorr.models.placement import prepare
 from feddecorr.partition import Parts
 from feddecorr.randomness import seeded
 
 if TYPE_CHECKING:
-    from feddecorr.experiment import Experiment
+    from feddecorr.settings.experiment import Experiment
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from torch import Tensor
 
 from feddecorr import decorrelation
 from feddecorr.decorrelation import Normalization
-from feddecorr.kinds import Family, Kind
 from feddecorr.objective import Pass
+from feddecorr.settings.kinds import Family, Kind
 
 
 class Regularizer(Kind):

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from feddecorr.engines import RunClients
+from feddecorr.engines.table import RunClients
 from feddecorr.federation import Federation
-from feddecorr.machine import threads
 from feddecorr.messages import Broadcast, Server, Update
 from feddecorr.methods import Mean
 from feddecorr.randomness import generator
+from feddecorr.threads import threads
 
 
 @dataclass(frozen=True)

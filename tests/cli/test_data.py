@@ -8,7 +8,7 @@ from command_line import CommandLine
 from copies import cifar10_binary, mnist, tinyimagenet, write_folder, write_tar
 
 from feddecorr.data import DATA, Mnist
-from feddecorr.data.sources import Home
+from feddecorr.data.fetch.sources import Home
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ from safetensors.torch import save_file
 from small import SETTINGS, small
 from torch import nn
 
-from feddecorr.pipeline import run
+from feddecorr.runs.pipeline import run
 
 DATA = [f"data.{key}={value}" for key, value in SETTINGS["data"].items() if key != "name"]
 

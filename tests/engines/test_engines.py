@@ -4,12 +4,12 @@ from typing import Any
 import pytest
 from small import digest, result, small
 
-from feddecorr.engines.memories import Memories
 from feddecorr.errors import RunError
 from feddecorr.federation import Federation
 from feddecorr.messages import Broadcast, Update
-from feddecorr.pipeline import resume, run
-from feddecorr.record import RunDirectory
+from feddecorr.runs.directory import RunDirectory
+from feddecorr.runs.memories import Memories
+from feddecorr.runs.pipeline import resume, run
 
 
 @pytest.fixture(scope="module", params=["", "regularizers=feddecorr", "buffers=local", "method=outside:Remembering"])

@@ -9,12 +9,12 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from feddecorr.client import Client
-from feddecorr.experiment import Experiment
 from feddecorr.federation import Federation
-from feddecorr.machine import threads
 from feddecorr.messages import Broadcast, Server, State, Update
 from feddecorr.methods import Local, Method
 from feddecorr.objective import Pass, Term
+from feddecorr.settings.experiment import Experiment
+from feddecorr.threads import threads
 
 Batch = tuple[Tensor, Tensor]
 Loss = Callable[[nn.Module, Tensor, Tensor], Tensor]

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from feddecorr.experiment import Experiment
 from feddecorr.messages import State
-from feddecorr.record import Record
-from feddecorr.words import read_words
+from feddecorr.runs.directory import Record
+from feddecorr.settings.experiment import Experiment
+from feddecorr.settings.words import read_words
 
 SETTINGS: dict[str, Any] = {
     "data": {"name": "synthetic", "train": 120, "test": 40, "classes": 4, "channels": 1, "size": 8},

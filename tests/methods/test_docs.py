@@ -9,7 +9,7 @@ from small import small
 
 from feddecorr.messages import Server
 from feddecorr.methods import METHODS, Method
-from feddecorr.pipeline import run
+from feddecorr.runs.pipeline import run
 
 DOCS = Path(__file__).parents[2] / "docs"
 METHODS_PAGE = (DOCS / "methods.md").read_text()

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from feddecorr.federation import Federation
 from feddecorr.messages import Broadcast, Server, State
 from feddecorr.methods.feddyn import FedDyn
-from feddecorr.pipeline import run
+from feddecorr.runs.pipeline import run
 
 ALPHA = 0.3
 

@@ -5,7 +5,7 @@ from small import digest, small
 from feddecorr.messages import Server
 from feddecorr.methods import mean_weights
 from feddecorr.methods.fednova import FedNova
-from feddecorr.pipeline import run
+from feddecorr.runs.pipeline import run
 
 
 def test_a_round_by_hand() -> None:

@@ -6,7 +6,7 @@ from torch.nn.functional import cross_entropy
 
 from feddecorr.client import Client
 from feddecorr.federation import Federation
-from feddecorr.pipeline import run
+from feddecorr.runs.pipeline import run
 
 
 def test_the_global_models_other_classes_are_distilled() -> None:

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from feddecorr.client import Client
 from feddecorr.federation import Federation
-from feddecorr.pipeline import run
+from feddecorr.runs.pipeline import run
 
 
 def test_local_training_minimizes_the_loss_and_half_mu_times_the_squared_distance() -> None:

@@ -5,7 +5,7 @@ from torch.nn.functional import cross_entropy
 
 from feddecorr.client import Client
 from feddecorr.federation import Federation
-from feddecorr.machine import threads
+from feddecorr.threads import threads
 
 
 @threads(1)

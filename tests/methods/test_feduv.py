@@ -6,7 +6,7 @@ import torch
 from small import small
 
 from feddecorr.methods.feduv import uniformity, variance
-from feddecorr.pipeline import run
+from feddecorr.runs.pipeline import run
 
 STREAM = torch.Generator().manual_seed(3)
 

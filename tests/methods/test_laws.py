@@ -14,14 +14,14 @@ from small import digest, result, small
 
 from feddecorr import rounds
 from feddecorr.client import METHOD, Client
-from feddecorr.experiment import Experiment
 from feddecorr.federation import Federation
-from feddecorr.machine import threads
 from feddecorr.messages import State, Update
 from feddecorr.methods import METHODS, Local, Method
 from feddecorr.objective import Pass, cross_entropy
-from feddecorr.pipeline import resume, run
 from feddecorr.representation import capture_representations
+from feddecorr.runs.pipeline import resume, run
+from feddecorr.settings.experiment import Experiment
+from feddecorr.threads import threads
 
 NAMES = list(METHODS.table)
 

@@ -8,10 +8,10 @@ from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity, cross_entropy
 
 from feddecorr.client import METHOD, Client
-from feddecorr.experiment import Experiment
 from feddecorr.federation import Federation
 from feddecorr.messages import Broadcast, State, Update
-from feddecorr.pipeline import run
+from feddecorr.runs.pipeline import run
+from feddecorr.settings.experiment import Experiment
 
 ONE_STEP = ["method=moon", "rounds=2", "training.epochs=1", "training.batch=1000"]
 

@@ -9,8 +9,8 @@ from feddecorr.federation import Federation
 from feddecorr.messages import Broadcast, Server, State
 from feddecorr.methods import Local, Trained
 from feddecorr.methods.scaffold import SCAFFOLD
-from feddecorr.pipeline import run
-from feddecorr.sgd import SGD
+from feddecorr.optimizers import SGD
+from feddecorr.runs.pipeline import run
 
 
 def local(sent: Broadcast, memory: State, lr: float) -> Local:

@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from feddecorr.machine import threads
+from feddecorr.threads import threads
 
 
 @pytest.fixture(autouse=True)

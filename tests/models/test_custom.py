@@ -12,10 +12,10 @@ from small import digest, result, small
 from torch import nn
 
 from feddecorr.errors import UserError
-from feddecorr.experiment import Experiment
 from feddecorr.models import MODELS, Custom
-from feddecorr.pipeline import run
 from feddecorr.representation import capture_representations, find_classifier
+from feddecorr.runs.pipeline import run
+from feddecorr.settings.experiment import Experiment
 
 SOURCE = """
 import torch

@@ -16,7 +16,7 @@ from feddecorr.errors import UserError
 from feddecorr.federation import Federation
 from feddecorr.partition import Dirichlet, Flower
 from feddecorr.partition.heterogeneity import Heterogeneity, count_labels
-from feddecorr.words import read_words
+from feddecorr.settings.words import read_words
 
 Dataset = import_module("datasets").Dataset  # neither package has types
 DirichletPartitioner = import_module("flwr_datasets.partitioner").DirichletPartitioner

@@ -11,9 +11,11 @@ from feddecorr.cli.console import say
 from feddecorr.cli.data import data_app
 from feddecorr.cli.demo import demo
 from feddecorr.cli.diagnose import diagnose
-from feddecorr.cli.looking import list_kinds, report, show
+from feddecorr.cli.list import list_kinds
 from feddecorr.cli.partition import partition
-from feddecorr.cli.running import resume, run
+from feddecorr.cli.report import report
+from feddecorr.cli.run import resume, run
+from feddecorr.cli.show import show
 from feddecorr.cli.theory import theory_app
 from feddecorr.errors import RunError, UserError
 

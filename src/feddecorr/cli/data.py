@@ -15,7 +15,7 @@ from feddecorr.errors import UserError
 
 if TYPE_CHECKING:
     from feddecorr.data.dataset import Data, Dataset
-    from feddecorr.data.download import Progress
+    from feddecorr.data.fetch.download import Progress
 
 SECONDS_BETWEEN_LINES = 5.0
 
@@ -65,7 +65,7 @@ def get(
     Example:  feddecorr data get cifar100 --from Downloads/cifar-100-python.tar.gz
     """
     from feddecorr.data import cache  # noqa: PLC0415 - PyTorch is loaded when it is needed
-    from feddecorr.data.stored import Stored, fetch, read_copy  # noqa: PLC0415
+    from feddecorr.data.public import Stored, fetch, read_copy  # noqa: PLC0415
 
     data = _choose(name)
     if not isinstance(data, Stored):
@@ -117,7 +117,7 @@ def where(name: MaybeName = None, json: JsonOption = False) -> None:
     Example:  feddecorr data where
     """
     from feddecorr.data.cache import cache_folder, load, stored_file  # noqa: PLC0415 - PyTorch is loaded when it is needed
-    from feddecorr.data.stored import Stored  # noqa: PLC0415
+    from feddecorr.data.public import Stored  # noqa: PLC0415
 
     path = cache_folder()
     if name is not None:
@@ -133,14 +133,14 @@ def where(name: MaybeName = None, json: JsonOption = False) -> None:
 
 
 def _choose(name: str) -> Data:
-    from feddecorr.experiment import Experiment  # noqa: PLC0415 - PyTorch is loaded when it is needed
+    from feddecorr.settings.experiment import Experiment  # noqa: PLC0415 - PyTorch is loaded when it is needed
 
     return Experiment.parse({"data": name}).data
 
 
 def _state(cls: type[Data]) -> str:
     from feddecorr.data import Digits, Synthetic, cache  # noqa: PLC0415 - PyTorch is loaded when it is needed
-    from feddecorr.data.stored import Stored  # noqa: PLC0415
+    from feddecorr.data.public import Stored  # noqa: PLC0415
 
     if not issubclass(cls, Stored):
         return "always" if cls in (Digits, Synthetic) else "your own"

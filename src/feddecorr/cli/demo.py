@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from feddecorr.cli.console import JsonOption, number, print_json, print_table, print_text, say
-from feddecorr.cli.running import complete, prepare
+from feddecorr.cli.run import complete, prepare
 from feddecorr.errors import UserError
 
 if TYPE_CHECKING:
-    from feddecorr.experiment import Experiment
+    from feddecorr.settings.experiment import Experiment
 
 SETTINGS: dict[str, Any] = {
     "data": "digits",
@@ -44,8 +44,8 @@ def demo(
     experiments = {name: prepare({**SETTINGS, **extra}) for name, extra in RUNS.items()}
     for name, experiment in experiments.items():
         _train(experiment, out / name, title=name)
-    from feddecorr.record import RunDirectory  # noqa: PLC0415 - PyTorch is loaded when it is needed
     from feddecorr.report import write_report  # noqa: PLC0415
+    from feddecorr.runs.directory import RunDirectory  # noqa: PLC0415 - PyTorch is loaded when it is needed
 
     page = out / "report.html"
     write_report([out / name for name in RUNS], page)
@@ -69,8 +69,8 @@ def demo(
 
 
 def _train(experiment: Experiment, directory: Path, *, title: str) -> None:
-    from feddecorr.pipeline import resume, run  # noqa: PLC0415 - PyTorch is loaded when it is needed
-    from feddecorr.record import RunDirectory  # noqa: PLC0415
+    from feddecorr.runs.directory import RunDirectory  # noqa: PLC0415
+    from feddecorr.runs.pipeline import resume, run  # noqa: PLC0415 - PyTorch is loaded when it is needed
 
     done = 0
     if (directory / "experiment.json").exists():

@@ -10,11 +10,11 @@ import typer
 
 from feddecorr.cli.console import JsonOption, number, print_json, print_table, print_text, say
 from feddecorr.errors import UserError
-from feddecorr.words import read_words
+from feddecorr.settings.words import read_words
 
 if TYPE_CHECKING:
-    from feddecorr.diagnosis.diagnosis import Diagnosis
-    from feddecorr.diagnosis.runs import Wanted
+    from feddecorr.collapse.diagnosis import Diagnosis
+    from feddecorr.runs.recomputing import Wanted
 
 COLUMNS = {
     "accuracy": "accuracy",
@@ -104,7 +104,7 @@ def _data(settings: dict[str, Any], data: str | None) -> dict[str, Any]:
 
 
 def _wanted(round: str, clients: str | None, on: str) -> Wanted:  # noqa: A002 - the option's name
-    from feddecorr.diagnosis.runs import Wanted  # noqa: PLC0415 - PyTorch is loaded when it is needed
+    from feddecorr.runs.recomputing import Wanted  # noqa: PLC0415 - PyTorch is loaded when it is needed
 
     if round != "last" and not round.isdecimal():
         raise UserError(f"--round is 'last' or a number, not '{round}'")
@@ -118,9 +118,9 @@ def _wanted(round: str, clients: str | None, on: str) -> Wanted:  # noqa: A002 -
 
 
 def _runs(directories: Sequence[Path], wanted: Wanted) -> Iterator[Diagnosis]:
-    from feddecorr.diagnosis.runs import describe, diagnose_run  # noqa: PLC0415 - PyTorch is loaded when it is needed
-    from feddecorr.record import RunDirectory  # noqa: PLC0415
-    from feddecorr.report.runs import name_directories  # noqa: PLC0415
+    from feddecorr.report.runs_page import name_directories  # noqa: PLC0415
+    from feddecorr.runs.directory import RunDirectory  # noqa: PLC0415
+    from feddecorr.runs.recomputing import describe, diagnose_run  # noqa: PLC0415 - PyTorch is loaded when it is needed
 
     runs = [RunDirectory.open(directory) for directory in directories]
     for name, run in zip(name_directories(directories), runs, strict=True):
@@ -128,7 +128,7 @@ def _runs(directories: Sequence[Path], wanted: Wanted) -> Iterator[Diagnosis]:
 
 
 def _features(files: Sequence[Path], labels: Sequence[Path]) -> Iterator[Diagnosis]:
-    from feddecorr.diagnosis.features import diagnose_features  # noqa: PLC0415 - PyTorch is loaded when it is needed
+    from feddecorr.collapse.feature_files import diagnose_features  # noqa: PLC0415 - PyTorch is loaded when it is needed
 
     if len(labels) > 1 and len(labels) != len(files):
         raise UserError(
@@ -143,7 +143,7 @@ def _features(files: Sequence[Path], labels: Sequence[Path]) -> Iterator[Diagnos
 def _models(
     settings: dict[str, Any], weights: Sequence[Path] | None, layer: str | None, on: str
 ) -> Iterator[Diagnosis]:
-    from feddecorr.diagnosis.stored import diagnose_stored  # noqa: PLC0415 - PyTorch is loaded when it is needed
+    from feddecorr.runs.model_files import diagnose_stored  # noqa: PLC0415 - PyTorch is loaded when it is needed
 
     files: list[Path | None] = [*weights] if weights else [None]
     for file in files:
@@ -151,9 +151,9 @@ def _models(
 
 
 def _tell(found: Sequence[Diagnosis], picture: Path, *, json: bool) -> None:
-    from feddecorr.diagnosis.diagnosis import find_reference  # noqa: PLC0415 - PyTorch is loaded when it is needed
-    from feddecorr.diagnosis.words import rows  # noqa: PLC0415
-    from feddecorr.report.diagnosis import write_diagnosis  # noqa: PLC0415
+    from feddecorr.collapse.answer import rows  # noqa: PLC0415
+    from feddecorr.collapse.diagnosis import find_reference  # noqa: PLC0415 - PyTorch is loaded when it is needed
+    from feddecorr.report.diagnosis_page import write_diagnosis  # noqa: PLC0415
 
     write_diagnosis(found, picture)
     answers = [each.answer(find_reference(each, found)) for each in found]

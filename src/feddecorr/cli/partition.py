@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from feddecorr.cli.console import JsonOption, number, print_json, print_table, print_text, say
-from feddecorr.cli.running import Words
-from feddecorr.words import read_words
+from feddecorr.cli.run import Words
+from feddecorr.settings.words import read_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,10 +47,10 @@ def partition(
 
         feddecorr run partition=file partition.path=split.json
     """
-    from feddecorr.experiment import Experiment  # noqa: PLC0415 - PyTorch is loaded when it is needed
     from feddecorr.federation import Federation  # noqa: PLC0415
-    from feddecorr.partition.given import write_split  # noqa: PLC0415
     from feddecorr.partition.heterogeneity import Heterogeneity, count_labels  # noqa: PLC0415
+    from feddecorr.partition.split_file import write_split  # noqa: PLC0415
+    from feddecorr.settings.experiment import Experiment  # noqa: PLC0415 - PyTorch is loaded when it is needed
 
     federation = Federation.of(Experiment.parse(read_words(words or [])))
     classes = federation.dataset.classes

@@ -13,11 +13,11 @@ from pydantic import ValidationError
 
 from feddecorr.cli.console import JsonOption, print_json, print_table, print_text, say
 from feddecorr.errors import UserError
-from feddecorr.kinds import Kind, explain
+from feddecorr.settings.kinds import Kind, explain
 from feddecorr.theory.settings import Alignment, Decorrelate, Flow, Sweep
 
 if TYPE_CHECKING:
-    from feddecorr.theory.page import Study
+    from feddecorr.report.study_page import Study
 
 OutOption = Annotated[Path | None, typer.Option(help="Directory for a page, its pictures, and all figures.")]
 

@@ -4,11 +4,11 @@ from feddecorr.data.cifar import Cifar10, Cifar100
 from feddecorr.data.dataset import Data, Dataset, Images
 from feddecorr.data.digits import Digits
 from feddecorr.data.folder import Folder
-from feddecorr.data.idx import FashionMnist, Mnist
+from feddecorr.data.mnist import FashionMnist, Mnist
 from feddecorr.data.npz import Npz
 from feddecorr.data.synthetic import Synthetic
 from feddecorr.data.tinyimagenet import TinyImageNet
-from feddecorr.kinds import Family
+from feddecorr.settings.kinds import Family
 
 DATA = Family(
     "data set",

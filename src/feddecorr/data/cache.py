@@ -20,7 +20,7 @@ from torch import Tensor
 from feddecorr.data.dataset import Dataset, Images
 from feddecorr.errors import RunError, UserError
 from feddecorr.files import load_note, load_tensors
-from feddecorr.kinds import Kind
+from feddecorr.settings.kinds import Kind
 
 PARTS = ("train", "test")
 

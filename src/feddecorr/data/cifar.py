@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from feddecorr.data.cifar_layouts import Cifar
-from feddecorr.data.download import Remote
-from feddecorr.data.layout import Layouts
-from feddecorr.data.recipe import Recipe, compare
-from feddecorr.data.sources import Home, Npm
-from feddecorr.data.stored import Stored
+from feddecorr.data.fetch.download import Remote
+from feddecorr.data.fetch.recipe import Recipe, compare
+from feddecorr.data.fetch.sources import Home, Npm
+from feddecorr.data.formats.cifar_files import Cifar
+from feddecorr.data.formats.layouts import Layouts
+from feddecorr.data.public import Stored
 
 HOME = "https://www.cs.toronto.edu/~kriz"
 

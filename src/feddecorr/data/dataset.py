@@ -10,10 +10,10 @@ import torch
 from pydantic import BeforeValidator, Field, PositiveInt
 from torch import Tensor
 
-from feddecorr.data.part import balanced_part
+from feddecorr.data.balanced import balanced_part
 from feddecorr.errors import UserError
-from feddecorr.kinds import Kind
 from feddecorr.randomness import frozen_stream
+from feddecorr.settings.kinds import Kind
 
 
 @dataclass(frozen=True)

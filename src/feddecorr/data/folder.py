@@ -14,7 +14,7 @@ from pydantic import Field, PositiveInt, field_validator
 
 from feddecorr.data import cache
 from feddecorr.data.dataset import Data, Dataset, Images, split_off_test
-from feddecorr.data.pictures import SUFFIXES, decode, is_grey
+from feddecorr.data.formats.pictures import SUFFIXES, decode, is_grey
 from feddecorr.errors import UserError
 
 TEST_NAMES = ("test", "val", "validation")

@@ -12,11 +12,11 @@ import numpy as np
 import torch
 
 from feddecorr.data.dataset import Dataset, Images
-from feddecorr.data.download import Remote
-from feddecorr.data.pictures import decode
-from feddecorr.data.recipe import Recipe
-from feddecorr.data.sources import Home
-from feddecorr.data.stored import Stored
+from feddecorr.data.fetch.download import Remote
+from feddecorr.data.fetch.recipe import Recipe
+from feddecorr.data.fetch.sources import Home
+from feddecorr.data.formats.pictures import decode
+from feddecorr.data.public import Stored
 from feddecorr.errors import UserError
 
 SIDE = 64

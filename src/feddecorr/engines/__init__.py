@@ -1,10 +1,1 @@
-"""Engines by name."""
-
-from feddecorr.engines.engine import Engine, RunClients
-from feddecorr.engines.pool import Pool
-from feddecorr.engines.serial import Serial
-from feddecorr.kinds import Family
-
-ENGINES = Family("engine", Engine, {"serial": Serial, "pool": Pool})
-
-__all__ = ["ENGINES", "Engine", "Pool", "RunClients", "Serial"]
+"""Who runs the clients. Nothing is imported here: worker processes are started while PyTorch is being imported."""

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
-from feddecorr.kinds import Kind
 from feddecorr.messages import Broadcast, Update
+from feddecorr.settings.kinds import Kind
 
 if TYPE_CHECKING:
-    from feddecorr.engines.memories import Memories
     from feddecorr.federation import Federation
+    from feddecorr.runs.memories import Memories
 
 RunClients = Callable[[Broadcast, Sequence[int]], Iterator[Update]]
 """Trains the given clients and yields their updates in the order of the clients."""

@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING
 import torch
 from pydantic import Field, PositiveInt
 
+from feddecorr.engines.allocator import return_freed_memory
 from feddecorr.engines.engine import Engine, RunClients
 from feddecorr.engines.parcel import Layout, Parcel
+from feddecorr.engines.processes import context
 from feddecorr.engines.worker import Failed, NewRound, Play, work
 from feddecorr.errors import RunError
-from feddecorr.machine import return_freed_memory
 from feddecorr.messages import Broadcast, State, Update
-from feddecorr.startup import context
 
 if TYPE_CHECKING:
-    from feddecorr.engines.memories import Memories
     from feddecorr.federation import Federation
+    from feddecorr.runs.memories import Memories
 
 MAX_DEATHS = 3
 """So often may a client's worker be killed before the run gives up."""

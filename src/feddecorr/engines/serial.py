@@ -12,8 +12,8 @@ from feddecorr.errors import RunError
 from feddecorr.messages import Broadcast, Update
 
 if TYPE_CHECKING:
-    from feddecorr.engines.memories import Memories
     from feddecorr.federation import Federation
+    from feddecorr.runs.memories import Memories
 
 
 class Serial(Engine):

@@ -11,11 +11,11 @@ from multiprocessing.connection import Connection
 import torch
 
 from feddecorr.client import Client
-from feddecorr.engines.memories import Memories
+from feddecorr.engines.allocator import keep_freed_memory
 from feddecorr.engines.parcel import Layout, Parcel
 from feddecorr.federation import Federation
-from feddecorr.machine import keep_freed_memory
 from feddecorr.messages import Broadcast
+from feddecorr.runs.memories import Memories
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,5 @@
 """Federated methods by name."""
 
-from feddecorr.kinds import Family
 from feddecorr.methods.fedadagrad import FedAdagrad
 from feddecorr.methods.fedadam import FedAdam
 from feddecorr.methods.fedavg import FedAvg
@@ -18,6 +17,7 @@ from feddecorr.methods.fedyogi import FedYogi
 from feddecorr.methods.method import Local, Mean, Method, Trained, mean_weights
 from feddecorr.methods.moon import MOON
 from feddecorr.methods.scaffold import SCAFFOLD
+from feddecorr.settings.kinds import Family
 
 METHODS = Family(
     "method",

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from pydantic import Field
 
+from feddecorr import adaptive
 from feddecorr.messages import Server, Update
-from feddecorr.methods import adaptive
 from feddecorr.methods.method import Method
 
 

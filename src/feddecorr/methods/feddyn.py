@@ -10,8 +10,8 @@ from pydantic import Field
 
 from feddecorr.messages import Server, State, Update
 from feddecorr.methods.method import Local, Mean, Method, Trained
-from feddecorr.methods.parameters import proximal
 from feddecorr.objective import Term
+from feddecorr.parameter_terms import proximal
 
 DRIFT = "drift/"
 

@@ -9,8 +9,8 @@ from torch import Tensor
 from torch.nn.functional import kl_div, log_softmax, one_hot
 
 from feddecorr.methods.method import Local, Method
-from feddecorr.methods.reference import Reference
 from feddecorr.objective import Pass, Term
+from feddecorr.reference import Reference
 
 
 class FedNTD(Method):

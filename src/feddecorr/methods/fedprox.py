@@ -8,8 +8,8 @@ from typing import Literal
 from pydantic import Field
 
 from feddecorr.methods.method import Local, Method
-from feddecorr.methods.parameters import proximal
 from feddecorr.objective import Term
+from feddecorr.parameter_terms import proximal
 
 
 class FedProx(Method):

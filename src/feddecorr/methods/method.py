@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from feddecorr.kinds import Kind
 from feddecorr.messages import Broadcast, Server, State, Update
 from feddecorr.objective import Term
+from feddecorr.settings.kinds import Kind
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from torch.nn.functional import cosine_similarity, softplus
 
 from feddecorr.messages import State
 from feddecorr.methods.method import Local, Method, Trained
-from feddecorr.methods.reference import Reference
 from feddecorr.objective import Pass, Term
+from feddecorr.reference import Reference
 
 
 class MOON(Method):

@@ -9,8 +9,8 @@ import torch
 
 from feddecorr.messages import Server, State, Update
 from feddecorr.methods.method import Local, Mean, Method, Trained
-from feddecorr.methods.parameters import linear
 from feddecorr.objective import Term
+from feddecorr.parameter_terms import linear
 
 
 class SCAFFOLD(Method):

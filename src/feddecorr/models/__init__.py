@@ -1,6 +1,5 @@
 """Networks by name."""
 
-from feddecorr.kinds import Family
 from feddecorr.models.convnet import ConvNet
 from feddecorr.models.custom import Custom
 from feddecorr.models.lenet import LeNet
@@ -8,6 +7,7 @@ from feddecorr.models.mlp import MLP
 from feddecorr.models.mobilenet import MobileNetV2
 from feddecorr.models.model import Model
 from feddecorr.models.resnet import ResNet18, ResNet20, ResNet32
+from feddecorr.settings.kinds import Family
 
 MODELS = Family(
     "model",

@@ -11,9 +11,9 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from feddecorr.errors import UserError
-from feddecorr.kinds import import_named
 from feddecorr.models.model import Model, Shape, head
 from feddecorr.representation import capture_representations, find_classifier
+from feddecorr.settings.kinds import import_named
 
 
 class Custom(Model):

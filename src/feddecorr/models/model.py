@@ -7,7 +7,7 @@ from collections import OrderedDict
 from pydantic import Field, PositiveInt
 from torch import nn
 
-from feddecorr.kinds import Kind
+from feddecorr.settings.kinds import Kind
 
 Shape = tuple[int, int, int]
 """Channels, height and width of an image."""

@@ -1,13 +1,13 @@
 """Who holds which examples: the training labels go in, a list of index arrays (one a client) comes out."""
 
-from feddecorr.kinds import Family
-from feddecorr.partition.classes import Classes
 from feddecorr.partition.dirichlet import Dirichlet
 from feddecorr.partition.flower import Flower
-from feddecorr.partition.given import File
 from feddecorr.partition.homogeneous import Homogeneous
-from feddecorr.partition.partition import Partition, Parts
 from feddecorr.partition.quantity import Quantity
+from feddecorr.partition.shards import Classes
+from feddecorr.partition.split import Partition, Parts
+from feddecorr.partition.split_file import File
+from feddecorr.settings.kinds import Family
 
 PARTITIONS = Family(
     "partition",

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from feddecorr.errors import UserError
 from feddecorr.partition.homogeneous import Homogeneous
-from feddecorr.partition.partition import Indices, Partition, Parts, deal_counts, members_by_class
+from feddecorr.partition.split import Indices, Partition, Parts, deal_counts, members_by_class
 
 
 class Dirichlet(Partition):

@@ -11,9 +11,9 @@ import numpy as np
 from pydantic import Field
 
 from feddecorr.errors import UserError
-from feddecorr.kinds import import_named, nearest
-from feddecorr.partition.given import Given
-from feddecorr.partition.partition import Indices, Parts
+from feddecorr.partition.split import Indices, Parts
+from feddecorr.partition.split_file import Given
+from feddecorr.settings.kinds import import_named, nearest
 
 
 class Flower(Given):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from feddecorr.partition.partition import Indices, Parts
+from feddecorr.partition.split import Indices, Parts
 
 
 def count_labels(parts: Parts, labels: Indices, classes: int) -> Indices:

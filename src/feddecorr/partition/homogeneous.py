@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from feddecorr.partition.partition import Indices, Partition, Parts, members_by_class
+from feddecorr.partition.split import Indices, Partition, Parts, members_by_class
 
 
 class Homogeneous(Partition):

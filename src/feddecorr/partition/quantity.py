@@ -6,7 +6,7 @@ import numpy as np
 from pydantic import Field
 
 from feddecorr.partition.dirichlet import cut, draw_logs
-from feddecorr.partition.partition import Indices, Partition, Parts
+from feddecorr.partition.split import Indices, Partition, Parts
 
 
 class Quantity(Partition):

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, PositiveInt, model_validator
 
-from feddecorr.kinds import Kind
+from feddecorr.settings.kinds import Kind
 
 
 class Network(Kind):

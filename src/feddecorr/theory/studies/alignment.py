@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from feddecorr.data import Images
-from feddecorr.experiment import Experiment
 from feddecorr.randomness import frozen_stream
+from feddecorr.report.picture import Panel, Picture
+from feddecorr.report.study_page import Study
+from feddecorr.settings.experiment import Experiment
 from feddecorr.theory.measurement import imbalance_of_layers
 from feddecorr.theory.network import Array, Weights, gradients, loss, one_hot, product
 from feddecorr.theory.overlap import alignment, alignment_score
-from feddecorr.theory.page import Study
-from feddecorr.theory.picture import Panel, Picture
 from feddecorr.theory.settings import Alignment
 from feddecorr.theory.start import random_weights
 

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import torch
 
+from feddecorr.report.picture import Line, Panel, Picture, fan
+from feddecorr.report.study_page import Study
 from feddecorr.spectrum import effective_rank
-from feddecorr.theory.decorrelation import decorrelation_term
+from feddecorr.theory.flow_term import decorrelation_term
 from feddecorr.theory.integration import flow
 from feddecorr.theory.matching import decompose, follow, spectrum
 from feddecorr.theory.measurement import relative_error
 from feddecorr.theory.network import Array, Term, Weights, loss, product, product_gradient, representation_covariance
-from feddecorr.theory.page import Study
-from feddecorr.theory.picture import Line, Panel, Picture, fan
 from feddecorr.theory.prediction import growth_by_lemma1, growth_by_lemma2, velocity_by_layers
 from feddecorr.theory.problem import class_sizes, draw_data, draw_start
 from feddecorr.theory.settings import Decorrelate

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from feddecorr.report.picture import Line, Panel, Picture, fan, shades
+from feddecorr.report.study_page import Study
 from feddecorr.theory.integration import flow
 from feddecorr.theory.measurement import Measured, measure, relative_error, total_error
 from feddecorr.theory.network import Array
-from feddecorr.theory.page import Study
-from feddecorr.theory.picture import Line, Panel, Picture, fan, shades
 from feddecorr.theory.problem import class_sizes, draw_data, draw_start
 from feddecorr.theory.settings import Flow, Network
 

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from feddecorr.report.picture import Line, Panel, Picture
+from feddecorr.report.study_page import Study
 from feddecorr.spectrum import effective_rank
 from feddecorr.theory.integration import flow
 from feddecorr.theory.matching import spectrum
 from feddecorr.theory.network import Array, class_gradient_matrix, loss, product, representation_covariance
-from feddecorr.theory.page import Study
-from feddecorr.theory.picture import Line, Panel, Picture
 from feddecorr.theory.problem import class_sizes, draw_data, draw_start
 from feddecorr.theory.settings import Sweep
 from feddecorr.theory.studies.flow import GREW

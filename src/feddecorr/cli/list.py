@@ -1,0 +1,71 @@
+"""The command that lists what can be chosen by name."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from feddecorr.cli.console import JsonOption, print_json, print_table, say
+from feddecorr.errors import UserError
+from feddecorr.settings.kinds import Family, Kind, nearest
+
+
+def list_kinds(
+    family: Annotated[
+        str | None,
+        typer.Argument(help="data, partition, model, method, regularizers or engine; all without it."),
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Show what can be chosen by name, with a line each; for one family, with all options.
+
+    Example:  feddecorr list methods
+    """
+    from feddecorr.settings.experiment import FAMILIES  # noqa: PLC0415 - PyTorch is loaded when it is needed
+
+    chosen = FAMILIES if family is None else dict([_find_family(family, FAMILIES)])
+    if json:
+        print_json({setting: _describe(found) for setting, found in chosen.items()})
+    elif family is None:
+        rows = [[setting, name, cls.line()] for setting, found in chosen.items() for name, cls in found.table.items()]
+        print_table(["setting", "name", "what it is"], rows)
+        say("'feddecorr list NAME' shows a family's options, e.g. 'feddecorr list partition'.")
+    else:
+        _print_options(*next(iter(chosen.items())))
+
+
+def _find_family(word: str, families: dict[str, Family[Any]]) -> tuple[str, Family[Any]]:
+    """Accept singular and plural."""
+    for setting, family in families.items():
+        if word.rstrip("s") == setting.rstrip("s"):
+            return setting, family
+    raise UserError(f"there is nothing called '{word}' to list: {nearest(word, families)}")
+
+
+def _describe(family: Family[Any]) -> dict[str, Any]:
+    return {
+        name: {"description": cls.line(), "options": {key: _option(cls, key) for key in cls.model_fields}}
+        for name, cls in family.table.items()
+    }
+
+
+def _option(cls: type[Kind], key: str) -> dict[str, Any]:
+    field = cls.model_fields[key]
+    default = None if field.is_required() else field.get_default(call_default_factory=True)
+    return {
+        "default": str(default) if isinstance(default, float) and default == float("inf") else default,
+        "required": field.is_required(),
+        "description": field.description or "",
+    }
+
+
+def _print_options(setting: str, family: Family[Any]) -> None:
+    rows = []
+    for name, described in _describe(family).items():
+        rows.append([f"{setting}={name}", "", described["description"]])
+        prefix = f"{setting}.{name}" if setting == "regularizers" else setting
+        for key, option in described["options"].items():
+            default = "(required)" if option["required"] else str(option["default"])
+            rows.append([f"  {prefix}.{key}", default, option["description"]])
+    print_table(["setting", "default", "what it is"], rows)

@@ -1,0 +1,48 @@
+"""The command that shows a run, round by round."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from feddecorr.cli.console import JsonOption, number, print_json, print_table, print_text, say
+
+
+def show(
+    directory: Annotated[Path, typer.Argument(help="Directory of a run.")],
+    json: JsonOption = False,
+) -> None:
+    """Print the table of a run, round by round.
+
+    Example:  feddecorr show runs/a
+    """
+    from feddecorr.runs.directory import RunDirectory  # noqa: PLC0415 - PyTorch is loaded when it is needed
+
+    run = RunDirectory.open(directory)
+    if json:
+        print_json(run.to_dict())
+        return
+    rounds = run.rounds()
+    wanted = run.experiment().rounds
+    if not rounds:
+        print_text(f"{directory}: no round of {wanted} is finished; 'feddecorr resume {directory}' goes on")
+        return
+    terms = list(rounds[0]["terms"])
+    headings = ["round", "accuracy", "loss", "effective rank", "significant", *terms, "seconds"]
+    rows = [
+        [
+            str(found["round"]),
+            number(found["accuracy"]),
+            number(found["loss"]),
+            number(found["effective_rank"], 1),
+            number(found["significant_singular_values"]),
+            *(number(found["terms"][term]) for term in terms),
+            number(found["seconds"], 2),
+        ]
+        for found in rounds
+    ]
+    print_table(headings, rows, title=f"{directory}: {len(rounds)} of {wanted} rounds")
+    if len(rounds) < wanted:
+        say(f"'feddecorr resume {directory}' goes on.")

@@ -1,0 +1,1 @@
+"""Pure measures of representations: spectra, ranks, neural collapse, likeness."""

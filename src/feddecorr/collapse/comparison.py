@@ -1,0 +1,86 @@
+"""Two models on the same samples: how alike their representations are."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from feddecorr.collapse.measures import Principal
+from feddecorr.collapse.statistics import Moments, centre
+from feddecorr.errors import UserError
+from feddecorr.spectrum import dimensions_for
+
+
+@dataclass(frozen=True)
+class Together:
+    """Count, both means and Σ(x−x̄)(y−ȳ)ᵀ of two representations of the same samples, in float64.
+
+    Merged like `Moments`.
+    """
+
+    count: int
+    first: Tensor
+    second: Tensor
+    scatter: Tensor
+
+    @classmethod
+    def of(cls, x: Tensor, y: Tensor) -> Together:
+        """Return the statistics of one batch: (n, d) and (n, e)."""
+        if len(x) != len(y):
+            raise UserError(f"{len(x)} and {len(y)} samples cannot be compared one by one")
+        (first, moved), (second, others) = centre(x), centre(y)
+        return cls(len(x), first, second, moved.T @ others)
+
+    def __add__(self, other: Together) -> Together:
+        count = self.count + other.count
+        share = other.count / count
+        gap, others = other.first - self.first, other.second - self.second
+        scatter = torch.addr(self.scatter + other.scatter, gap, others, alpha=self.count * share)
+        return Together(count, self.first + gap * share, self.second + others * share, scatter)
+
+
+def linear_cka(together: Together, first: Moments, second: Moments) -> float | None:
+    """Return linear CKA, ‖XᵀY‖²_F / (‖XᵀX‖_F ‖YᵀY‖_F) of centred features (Kornblith et al., ICML 2019).
+
+    From 0 to 1; None where one of the two never varies.
+    """
+    size = float(first.scatter.norm() * second.scatter.norm())
+    return min(1.0, float(together.scatter.square().sum()) / size) if size > 0 else None
+
+
+def principal_angles(first: Principal, second: Principal, count: int) -> list[float]:
+    """Return the angles between the spaces of the `count` strongest directions, in degrees, smallest first.
+
+    After Björck and Golub (1973): cosines from one product, and sines, where cosines tell small angles badly.
+    """
+    one, other = first.directions[:, :count], second.directions[:, :count]
+    product = one.T @ other
+    cosines = torch.linalg.svdvals(product).clamp(0, 1)
+    sines = torch.linalg.svdvals(other - one @ product).clamp(0, 1).flip(0)
+    small = cosines.square() > 0.5
+    return torch.where(small, sines.asin(), cosines.acos()).rad2deg().tolist()
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How alike two representations are: to a reference, which `reference` names."""
+
+    reference: str
+    linear_cka: float | None
+    mean_principal_angle: float | None
+    principal_angles: list[float] | None = field(repr=False)
+
+    @classmethod
+    def of(cls, reference: str, mine: Principal, theirs: Principal, together: Together | None) -> Comparison:
+        """Compare; the angles are between the spaces that hold 90 % of the reference's variance.
+
+        Without statistics of both together (other samples), there is no CKA; with other widths, no angles.
+        """
+        cka = None if together is None else linear_cka(together, mine.moments, theirs.moments)
+        if len(mine.values) != len(theirs.values):
+            return cls(reference, cka, None, None)
+        angles = principal_angles(mine, theirs, dimensions_for(theirs.values, 0.9))
+        return cls(reference, cka, math.fsum(angles) / len(angles) if angles else None, angles)

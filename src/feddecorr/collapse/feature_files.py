@@ -1,0 +1,152 @@
+"""Features and labels from files of any framework: npy, npz, safetensors, csv."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from torch import Tensor
+
+from feddecorr.collapse.diagnosis import Diagnosis
+from feddecorr.collapse.gathered import CHUNK, Batch
+from feddecorr.decorrelation import as_batch
+from feddecorr.errors import UserError
+from feddecorr.files import load_tensors
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Features:
+    """What a file holds: an array, mapped and not in memory where its format allows that, and perhaps labels."""
+
+    array: Array
+    labels: Tensor | None
+
+    def batches(self) -> Iterator[Batch]:
+        """Yield the features part by part."""
+        for start in range(0, len(self.array), CHUNK):
+            part = np.array(self.array[start : start + CHUNK])  # a copy: torch takes no read-only memory
+            z = torch.from_numpy(part if part.dtype.kind == "f" else part.astype(np.float64))
+            yield Batch(as_batch(z), None if self.labels is None else self.labels[start : start + CHUNK])
+
+
+def diagnose_features(files: Sequence[tuple[Path, Path | None]]) -> Iterator[Diagnosis]:
+    """Diagnose files of features, each with its labels or none.
+
+    All are compared with the first; sample by sample, if there are as many.
+    """
+    first: tuple[Features, Diagnosis] | None = None
+    alike = len({path.name for path, _ in files}) < len(files)
+    for path, labels in files:
+        features = read_features(path, labels)
+        batches = features.batches()
+        if first is not None and len(first[0].array) == len(features.array):
+            pairs = zip(batches, first[0].batches(), strict=True)
+            batches = (mine._replace(reference=theirs.z) for mine, theirs in pairs)
+        name = str(path) if alike else path.name
+        found = Diagnosis.of_features(name, batches, reference=None if first is None else first[1])
+        first = first or (features, found)
+        yield found
+
+
+def read_features(path: Path, labels: Path | None = None) -> Features:
+    """Open a file of features, with labels from their own file or from beside the features.
+
+    An npz or safetensors file holds one array, or one named `features` and perhaps one named `labels`.
+    """
+    features, beside = _features(path)
+    found = beside if labels is None else _pick(_read(labels), "labels", labels)
+    numbers = None if found is None else _class_numbers(found, labels or path)
+    if features.ndim < 2:
+        raise UserError(f"{path}: features have the shape (samples, features), not {features.shape}")
+    if features.dtype.kind not in "fiub":
+        raise UserError(f"{path}: features are numbers, not {features.dtype}")
+    if numbers is not None and len(numbers) != len(features):
+        raise UserError(f"{path} holds {len(features)} samples, but there are {len(numbers)} labels")
+    return Features(features, numbers)
+
+
+def _features(path: Path) -> tuple[Array, Array | None]:
+    arrays = _read(path)
+    if "labels" in arrays and len(arrays) == 2:
+        rest = {name: array for name, array in arrays.items() if name != "labels"}
+        return _pick(rest, "features", path), arrays["labels"]
+    return _pick(arrays, "features", path), arrays.get("labels")
+
+
+def _pick(arrays: Mapping[str, Array], name: str, path: Path) -> Array:
+    if name in arrays:
+        return arrays[name]
+    if len(arrays) == 1:
+        return next(iter(arrays.values()))
+    raise UserError(f"{path} holds several arrays, none named '{name}': {', '.join(arrays) or 'none at all'}")
+
+
+def _class_numbers(labels: Array, path: Path) -> Tensor:
+    flat = labels.reshape(-1) if labels.size == len(labels) else labels
+    if flat.ndim != 1:
+        raise UserError(f"{path}: labels are one class for each sample, not of shape {labels.shape}")
+    if flat.dtype.kind in "US":  # names of classes
+        return torch.from_numpy(np.unique(flat, return_inverse=True)[1].astype(np.int64))
+    if flat.dtype.kind not in "iubf" or (flat.dtype.kind == "f" and not (flat == np.round(flat)).all()):
+        raise UserError(f"{path}: labels are whole numbers or names of classes, not {flat.dtype}")
+    return torch.from_numpy(flat.astype(np.int64))
+
+
+def _read(path: Path) -> Mapping[str, Array]:
+    if not path.is_file():
+        raise UserError(f"there is no file {path}")
+    if path.suffix not in READERS:
+        raise UserError(f"{path}: files of features end in {', '.join(READERS)}")
+    try:
+        return READERS[path.suffix](path)
+    except (OSError, ValueError, SafetensorError) as error:
+        raise UserError(f"{path} cannot be read: {error}") from error
+
+
+def _read_npy(path: Path) -> Mapping[str, Array]:
+    return {"features": np.load(path, mmap_mode="r", allow_pickle=False)}
+
+
+def _read_npz(path: Path) -> Mapping[str, Array]:
+    with np.load(path, allow_pickle=False) as stored:
+        return dict(stored)
+
+
+def _read_safetensors(path: Path) -> Mapping[str, Array]:
+    tensors = load_tensors(path)
+    return {name: _to_numpy(tensor) for name, tensor in tensors.items()}
+
+
+def _to_numpy(tensor: Tensor) -> Array:
+    return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
+
+
+def _read_csv(path: Path) -> Mapping[str, Array]:
+    """Read numbers with commas between; a first line of names is skipped, unless all is names."""
+    with path.open() as lines:
+        first = lines.readline()
+    try:
+        heading = [float(cell) for cell in first.split(",")] == []
+    except ValueError:
+        heading = True
+    try:
+        table = np.loadtxt(path, delimiter=",", skiprows=int(heading), ndmin=2)
+    except ValueError:
+        return {"labels": np.loadtxt(path, delimiter=",", dtype=str, ndmin=1)}
+    return {"features": table}
+
+
+READERS: dict[str, Callable[[Path], Mapping[str, Array]]] = {
+    ".npy": _read_npy,
+    ".npz": _read_npz,
+    ".safetensors": _read_safetensors,
+    ".csv": _read_csv,
+}

@@ -1,0 +1,119 @@
+"""What representations alone tell, without labels: every measure of their spectrum and correlations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from feddecorr import spectrum
+from feddecorr.collapse.statistics import Moments
+from feddecorr.decorrelation import EPSILON
+from feddecorr.errors import UserError
+
+
+@dataclass(frozen=True)
+class Principal:
+    """The principal directions of representations (columns, strongest first) and the variance along each."""
+
+    moments: Moments
+
+    def __post_init__(self) -> None:
+        if self.moments.count < 2:
+            raise UserError("one sample has no spread: a diagnosis needs at least two, better more than features")
+        if not torch.isfinite(self.moments.scatter).all():
+            raise UserError("the representations are too large to be squared in float64")
+
+    @cached_property
+    def values(self) -> Tensor:
+        """The singular values of the covariance, d of them."""
+        return spectrum.singular_values(self.moments.covariance)
+
+    @cached_property
+    def directions(self) -> Tensor:
+        """One direction in each column; three times the work of the values alone, so only if it is asked for."""
+        vectors: Tensor = torch.linalg.eigh(self.moments.covariance).eigenvectors
+        return vectors.flip(1)
+
+    @cached_property
+    def rank(self) -> int:
+        """How many values are more than rounding; after centring at most N − 1 are."""
+        return min(self.moments.count - 1, spectrum.numerical_rank(self.values, self.moments.count))
+
+
+@dataclass(frozen=True)
+class Measures:
+    """How many dimensions carry the representations; docs/diagnosis.md defines each measure."""
+
+    samples: int
+    dimensions: int
+    maximum_rank: int
+    effective_rank: float
+    effective_rank_of_features: float
+    rankme: float
+    participation_ratio: float
+    stable_rank: float
+    numerical_rank: int
+    significant_singular_values: int
+    dimensions_for_90_percent: int
+    dimensions_for_95_percent: int
+    dimensions_for_99_percent: int
+    power_law_exponent: float | None
+    singular_value_variance: float
+    mean_squared_correlation: float
+    feddecorr_loss_paper: float
+    feddecorr_loss_released: float
+    dead_features: int
+    singular_values: list[float] = field(repr=False)
+
+    @classmethod
+    def of(cls, principal: Principal) -> Measures:
+        """Compute them all."""
+        moments, values = principal.moments, principal.values
+        n, d = moments.count, len(values)
+        seen = values[: principal.rank]  # below, roots and logarithms would make much of rounding
+        return cls(
+            samples=n,
+            dimensions=d,
+            maximum_rank=min(n - 1, d),
+            effective_rank=spectrum.effective_rank(values),
+            effective_rank_of_features=spectrum.effective_rank(seen.sqrt()),
+            rankme=spectrum.rankme(_uncentred(moments)),
+            participation_ratio=spectrum.participation_ratio(values),
+            stable_rank=spectrum.stable_rank(values),
+            numerical_rank=principal.rank,
+            significant_singular_values=spectrum.significant(values),
+            dimensions_for_90_percent=spectrum.dimensions_for(values, 0.90),
+            dimensions_for_95_percent=spectrum.dimensions_for(values, 0.95),
+            dimensions_for_99_percent=spectrum.dimensions_for(values, 0.99),
+            power_law_exponent=spectrum.power_law_exponent(seen),
+            singular_value_variance=spectrum.variance(values),
+            dead_features=int((moments.scatter.diagonal() == 0).sum()),
+            singular_values=values.tolist(),
+            **_correlations(moments),
+        )
+
+
+def _uncentred(moments: Moments) -> Tensor:
+    """Return the singular values of the features as they are, min(N, d) of them, largest first."""
+    second = torch.addr(moments.scatter, moments.mean, moments.mean, alpha=moments.count)
+    return spectrum.singular_values(second)[: moments.count].sqrt()
+
+
+def _correlations(moments: Moments) -> dict[str, float]:
+    """Return how correlated features are, by three scales; a feature that never varies counts as uncorrelated."""
+    n, d = moments.count, len(moments.mean)
+    pairs = max(d * (d - 1), 1)
+    variances = moments.scatter.diagonal()
+    scale = torch.where(variances > 0, variances, 1.0).rsqrt()
+    plain = (moments.scatter * scale[:, None] * scale).fill_diagonal_(0).square().sum()
+    # As `decorrelation.feddecorr` on all samples at once, with its small number beside each unbiased variance.
+    scale = (variances / (n - 1) + EPSILON).rsqrt()
+    squares = (moments.scatter * scale[:, None] * scale / (n - 1)).square()
+    return {
+        "mean_squared_correlation": float(plain) / pairs,
+        "feddecorr_loss_paper": float(squares.sum()) / d**2,
+        "feddecorr_loss_released": float(squares.sum() - squares.diagonal().sum()) * (n - 1) ** 2 / (n * pairs),
+    }

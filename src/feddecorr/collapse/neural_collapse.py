@@ -1,0 +1,126 @@
+"""What labels add: neural collapse, which is good, told from dimensional collapse, which is not.
+
+NC1 to NC4 are those of Papyan, Han and Donoho (2020), with every class weighing the same.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from feddecorr import spectrum
+from feddecorr.collapse.factor import Factor
+from feddecorr.collapse.statistics import Statistics
+
+
+@dataclass(frozen=True)
+class ClassMeasures:
+    """How the classes lie: None is what cannot be told, of a single class or without a classifier."""
+
+    classes: int
+    within_class_share: float | None
+    nc1_variability: float | None
+    nc2_norm_variation: float | None
+    nc2_cosine_variation: float | None
+    nc2_cosine_gap: float | None
+    nc3_duality_gap: float | None
+    mean_per_class_effective_rank: float | None
+    per_class_effective_rank: dict[str, float | None] = field(repr=False)
+    per_class_samples: dict[str, int] = field(repr=False)
+    class_mean_angles: list[list[float]] = field(repr=False)
+
+    @classmethod
+    def of(cls, statistics: Statistics, classifier: Tensor | None = None) -> ClassMeasures | None:
+        """Compute them all; `classifier` is the weight of the last layer, one row for each class."""
+        if statistics.classes is None:
+            return None
+        factors = dict(sorted(statistics.classes.items()))
+        means = torch.stack([factor.mean for factor in factors.values()])
+        means = means - means.mean(0)
+        ranks = {str(label): _effective_rank(factor) for label, factor in factors.items()}
+        known = [rank for rank in ranks.values() if rank is not None]
+        total = float(statistics.moments.scatter.trace())
+        within = sum(factor.trace for factor in factors.values())
+        norms, cosines = means.norm(dim=1), _cosines(means)
+        return cls(
+            classes=len(factors),
+            within_class_share=within / total if total > 0 else None,
+            nc1_variability=_variability(statistics, means),
+            nc2_norm_variation=_variation(norms),
+            nc2_cosine_variation=_spread_of_pairs(cosines),
+            nc2_cosine_gap=_gap_of_pairs(cosines),
+            nc3_duality_gap=_duality_gap(means, classifier, list(factors)),
+            mean_per_class_effective_rank=sum(known) / len(known) if known else None,
+            per_class_effective_rank=ranks,
+            per_class_samples={str(label): factor.count for label, factor in factors.items()},
+            class_mean_angles=[
+                [math.degrees(math.acos(cosine)) for cosine in row] for row in cosines.fill_diagonal_(1).tolist()
+            ],
+        )
+
+
+def _effective_rank(factor: Factor) -> float | None:
+    values = factor.singular_values()
+    return None if values is None else spectrum.effective_rank(values)
+
+
+def _variability(statistics: Statistics, means: Tensor) -> float | None:
+    """Return NC1, tr(Σ_W Σ_B⁺)/C: the spread within classes measured by the spread between their means."""
+    _, sizes, directions = torch.linalg.svd(means, full_matrices=False)
+    seen = sizes > sizes[0] * max(means.shape) * torch.finfo(torch.float64).eps
+    if len(means) < 2 or sizes[0] == 0:
+        return None
+    axes = directions[seen]  # the d-dimensional part without which Σ_B⁺ is zero
+    total = ((axes @ statistics.moments.scatter) * axes).sum(1)
+    classes: Mapping[int, Factor] = statistics.classes or {}
+    counts = axes.new_tensor([factor.count for factor in classes.values()])
+    gaps = torch.stack([factor.mean - statistics.moments.mean for factor in classes.values()]) @ axes.T
+    within = (total - counts @ gaps.square()).clamp(min=0) / statistics.moments.count
+    # Σ_B is MᵀM/C with the centred class means for the rows of M, so Σ_B⁺ has C/s² along its axes.
+    return float((within / sizes[seen].square()).sum())
+
+
+def _variation(norms: Tensor) -> float | None:
+    """Return the standard deviation by the mean; zero when all classes lie equally far from the centre."""
+    mean = float(norms.mean())
+    return float(norms.std(correction=0)) / mean if len(norms) > 1 and mean > 0 else None
+
+
+def _cosines(means: Tensor) -> Tensor:
+    directions = means / means.norm(dim=1, keepdim=True).clamp(min=torch.finfo(means.dtype).tiny)
+    cosines: Tensor = (directions @ directions.T).clamp(-1, 1)
+    return cosines
+
+
+def _pairs(cosines: Tensor) -> Tensor:
+    upper = torch.ones_like(cosines, dtype=torch.bool).triu(1)
+    return cosines[upper]
+
+
+def _spread_of_pairs(cosines: Tensor) -> float | None:
+    """Return the standard deviation of the cosines between class means; zero when all angles are equal."""
+    pairs = _pairs(cosines)
+    return float(pairs.std(correction=0)) if len(pairs) else None
+
+
+def _gap_of_pairs(cosines: Tensor) -> float | None:
+    """Return the mean of |cos + 1/(C−1)|; zero when the angles are as wide as C classes can have them."""
+    pairs = _pairs(cosines)
+    return float((pairs + 1 / (len(cosines) - 1)).abs().mean()) if len(pairs) else None
+
+
+def _duality_gap(means: Tensor, classifier: Tensor | None, labels: list[int]) -> float | None:
+    """Return NC3, ‖W/‖W‖_F − M/‖M‖_F‖_F; zero when the classifier's rows are the centred class means, scaled."""
+    if classifier is None or classifier.ndim != 2 or classifier.shape[1] != means.shape[1]:
+        return None
+    if labels[0] < 0 or labels[-1] >= len(classifier) or float(means.norm()) == 0:
+        return None
+    rows = classifier.to(means)[labels]
+    rows = rows - rows.mean(0)  # the same vector in all rows changes no decision
+    if float(rows.norm()) == 0:
+        return None
+    return float((rows / rows.norm() - means / means.norm()).norm())

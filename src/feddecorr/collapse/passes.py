@@ -1,0 +1,117 @@
+"""Any PyTorch model over any loader: its representations, batch by batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from feddecorr.collapse.diagnosis import Diagnosis, Subject
+from feddecorr.collapse.gathered import Batch, gather
+from feddecorr.collapse.weights import classifier_weight
+from feddecorr.errors import UserError
+from feddecorr.representation import capture_representations, find_classifier
+
+
+def diagnose(model: nn.Module, loader: Iterable[Any], layer: str | None = None, *, name: str = "model") -> Diagnosis:
+    """Go once over the loader in evaluation mode, and find out whether the model has collapsed.
+
+    The loader gives batches of inputs, (inputs, labels, …), or mappings with an entry `labels`, whose other
+    entries the model takes by name. The representation is what the classifier takes in, or what the named layer
+    does (see `capture_representations`). The model is the same after as before.
+    """
+    subject = Subject(model=model, classifier=classifier_weight(_find(model, layer)))
+    return Diagnosis.of(name, gather(forward(model, loader, layer)), subject=subject)
+
+
+def _find(model: nn.Module, layer: str | None) -> nn.Module:
+    try:
+        return find_classifier(model, layer)
+    except UserError as error:
+        if layer is None:
+            raise
+        names = ", ".join(name for name, _ in model.named_modules() if name)
+        raise UserError(f"{error} (its layers: {names})") from error
+
+
+def diagnose_beside(
+    model: nn.Module, reference: tuple[nn.Module, Diagnosis], loader: Iterable[Any], *, name: str
+) -> Diagnosis:
+    """Diagnose a model and compare it, sample by sample, with another that was diagnosed on the same loader.
+
+    Both models go over each batch, so nothing is held; the reference's forward passes are repeated.
+    """
+    other, found = reference
+    subject = Subject(model, classifier_weight(find_classifier(model)), found)
+    return Diagnosis.of(name, gather(forward(model, loader, beside=other)), subject=subject)
+
+
+@torch.no_grad()
+def forward(
+    model: nn.Module, loader: Iterable[Any], layer: str | None = None, *, beside: nn.Module | None = None
+) -> Iterator[Batch]:
+    """Yield the representations of each batch, with labels and decisions where there are such."""
+    device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
+    with ExitStack() as stack:
+        stack.enter_context(evaluating(model))
+        seen = stack.enter_context(capture_representations(model, layer))
+        others = None
+        if beside is not None:
+            stack.enter_context(evaluating(beside))
+            others = stack.enter_context(capture_representations(beside, layer))
+        for batch in loader:
+            inputs, named, labels = _split(batch, device)
+            decisions = _decide(model(*inputs, **named), labels)
+            if beside is not None:
+                beside(*inputs, **named)
+            z = seen.z
+            if labels is not None and labels.shape != (len(z),):
+                raise UserError(f"{len(z)} samples need as many labels, not labels of shape {tuple(labels.shape)}")
+            yield Batch(z, labels, decisions, None if others is None else others.z)
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Put every module into evaluation mode, and each back into its own after."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
+
+
+def _split(batch: Any, device: torch.device) -> tuple[list[Tensor], dict[str, Any], Tensor | None]:
+    if isinstance(batch, Mapping):
+        named = {key: _move(value, device) for key, value in batch.items() if key not in ("labels", "label")}
+        return [], named, _labels(batch.get("labels", batch.get("label")), device)
+    if isinstance(batch, Tensor):
+        return [batch.to(device)], {}, None
+    if isinstance(batch, Sequence) and batch and isinstance(batch[0], Tensor):
+        return [batch[0].to(device)], {}, _labels(batch[1] if len(batch) > 1 else None, device)
+    raise UserError(f"a batch is a tensor, (inputs, labels) or a mapping with 'labels', not {type(batch).__name__}")
+
+
+def _move(value: Any, device: torch.device) -> Any:
+    return value.to(device) if isinstance(value, Tensor) else value
+
+
+def _labels(labels: Any, device: torch.device) -> Tensor | None:
+    """Return labels as integers of shape (n,); what has another form is no class (a target of regression, say)."""
+    if labels is None:
+        return None
+    found = torch.as_tensor(labels)
+    if found.is_floating_point() or found.is_complex():
+        return None
+    return found.to(device).long()
+
+
+def _decide(output: Any, labels: Tensor | None) -> Tensor | None:
+    logits = getattr(output, "logits", output)
+    if labels is None or not isinstance(logits, Tensor) or logits.shape[:-1] != labels.shape or logits.shape[-1] < 2:
+        return None
+    return logits.argmax(-1)

@@ -1,0 +1,1 @@
+"""Where public data sets come from."""

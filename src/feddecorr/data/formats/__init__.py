@@ -1,0 +1,1 @@
+"""The files that data sets come in."""

@@ -1,0 +1,10 @@
+"""Engines by name."""
+
+from feddecorr.engines.engine import Engine, RunClients
+from feddecorr.engines.pool import Pool
+from feddecorr.engines.serial import Serial
+from feddecorr.settings.kinds import Family
+
+ENGINES = Family("engine", Engine, {"serial": Serial, "pool": Pool})
+
+__all__ = ["ENGINES", "Engine", "Pool", "RunClients", "Serial"]

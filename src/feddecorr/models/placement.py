@@ -1,0 +1,66 @@
+"""How a network runs: where, in which precision and memory format, compiled or not.
+
+All of it is put into the module itself, so that whoever calls it (the client, the evaluation, a method with
+reference models of its own) runs it the same way. Parameters and buffers keep their names and stay float32.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from feddecorr.representation import find_classifier
+
+if TYPE_CHECKING:
+    from feddecorr.settings.training import Training
+
+MEMORY_FORMATS = {"channels_last": torch.channels_last, "contiguous": torch.contiguous_format}
+
+
+def prepare(model: nn.Module, training: Training) -> nn.Module:
+    """Make the network run as the experiment says."""
+    placed: Any = model.to(training.device)
+    model = placed.to(memory_format=MEMORY_FORMATS[training.memory_format])
+    if training.memory_format == "contiguous":
+        model.register_forward_pre_hook(lambda _model, inputs: (inputs[0].contiguous(),))
+    if training.precision == "bf16":
+        _cast(model)
+    if training.compile:
+        _compile(model, find_classifier(model))
+    return model
+
+
+def _cast(model: nn.Module) -> None:
+    """Compute the forward pass in bfloat16 where that is safe (PyTorch's autocast), and give logits in float32."""
+    open_contexts: list[torch.autocast] = []
+
+    def enter(_model: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        open_contexts.append(torch.autocast(inputs[0].device.type, torch.bfloat16))
+        open_contexts[-1].__enter__()
+
+    def leave(_model: nn.Module, _inputs: tuple[Tensor, ...], logits: Tensor | None) -> Tensor | None:
+        open_contexts.pop().__exit__(None, None, None)
+        return None if logits is None else logits.float()  # none after an exception
+
+    model.register_forward_pre_hook(enter)
+    model.register_forward_hook(leave, always_call=True)
+
+
+def _compile(module: nn.Module, classifier: nn.Module) -> None:
+    """Compile all parts but the classifier: compiled parts ignore hooks, and its input has to be caught."""
+    for part in module.children():
+        if any(inner is classifier for inner in part.modules()):
+            _compile(part, classifier)
+        else:
+            _compile_part(part)
+
+
+def _compile_part(part: nn.Module) -> None:
+    """Do what `part.compile()` would, if it did not silently leave modules of PyTorch's own classes as they are."""
+
+    def call(*inputs: Any) -> Any:
+        return part._call_impl(*inputs)
+
+    part._compiled_call_impl = torch.compile(call)

@@ -1,0 +1,86 @@
+"""Splits that come from outside, and are checked."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+from pydantic import Field, TypeAdapter, ValidationError, ValidationInfo, field_validator
+
+from feddecorr.errors import UserError
+from feddecorr.files import write_bytes
+from feddecorr.partition.split import Indices, Partition, Parts
+
+_LISTS = TypeAdapter(list[list[Annotated[int, Field(strict=True, ge=0, lt=2**62)]]])
+
+
+class Given(Partition):
+    """A split that is made elsewhere."""
+
+    partial: bool = Field(False, description="accept a split that leaves examples out")
+
+    def _check(self, parts: Parts, *, count: int, clients: int, source: str) -> Parts:
+        if len(parts) != clients:
+            raise UserError(f"{source} is for {len(parts)} clients: set clients={len(parts)} (now {clients})")
+        every = np.concatenate(parts)
+        if len(every) and every.max() >= count:
+            raise UserError(f"{source} names example {every.max()}, but there are {count}, counted from 0")
+        held = np.bincount(every, minlength=count)
+        if held.max(initial=0) > 1:
+            raise UserError(f"{source} gives example {held.argmax()} out {held.max()} times")
+        if not self.partial and held.min(initial=1) == 0:
+            left, first = int((held == 0).sum()), int(held.argmin())
+            raise UserError(
+                f"{source} leaves out {left} examples (the first is {first}): partition.partial=true accepts it"
+            )
+        return parts
+
+
+class File(Given):
+    """A split read from a JSON file: a list with, for each client, the list of its examples' indices."""
+
+    minimum: int = Field(1, ge=1, description="examples that every client must hold")
+    path: Path = Field(description="the file, as 'feddecorr partition … --out FILE' writes it")
+    sha256: str = Field("", validate_default=True, description="digest of the file; filled in when it is not given")
+
+    @field_validator("sha256")
+    @classmethod
+    def _pin(cls, digest: str, info: ValidationInfo) -> str:
+        """Keep the digest with the experiment, so that a run is never resumed with another split."""
+        return digest or (_digest(info.data["path"]) if "path" in info.data else "")
+
+    def _deal(self, labels: Indices, clients: int, stream: np.random.RandomState) -> Parts:  # noqa: ARG002 - nothing is drawn
+        found = _digest(self.path)
+        if found != self.sha256:
+            raise UserError(f"{self.path} has changed: its sha256 is {found}, no longer {self.sha256}")
+        return self._check(read_split(self.path), count=len(labels), clients=clients, source=str(self.path))
+
+
+def _digest(path: Path) -> str:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise UserError(f"the split {path} cannot be read: {error.strerror}") from error
+
+
+def read_split(path: Path) -> Parts:
+    """Return the split that a JSON file holds."""
+    try:
+        lists = _LISTS.validate_json(path.read_bytes())
+    except ValidationError as error:
+        problem = error.errors(include_url=False)[0]
+        place = "".join(f"[{part}]" for part in problem["loc"])
+        raise UserError(
+            f"{path}{place}: {problem['msg']}; expected a list of lists of indices, one a client"
+        ) from error
+    return [np.array(indices, np.int64) for indices in lists]
+
+
+def write_split(path: Path, parts: Parts) -> None:
+    """Write a split as `read_split` takes it, one client a line."""
+    lines = ",\n".join(json.dumps(part.tolist()) for part in parts)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_bytes(path, f"[\n{lines}\n]\n".encode())

@@ -1,0 +1,89 @@
+"""What a study leaves in a directory: a page, its pictures as SVG, its figures as JSON and as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from plotly import graph_objects as go
+from plotly.subplots import make_subplots
+
+from feddecorr.files import write_bytes, write_json
+from feddecorr.report.page import Section, write_page
+from feddecorr.report.picture import Picture
+from feddecorr.report.svg import to_svg
+from feddecorr.theory.network import Array
+
+
+@dataclass(frozen=True)
+class Study:
+    """The outcome of a study: a document ready for JSON, its table, its pictures, and all that was measured."""
+
+    title: str
+    lead: str
+    document: Mapping[str, Any]
+    headings: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    pictures: Sequence[Picture]
+    arrays: Mapping[str, Array]
+
+    def write(self, directory: Path) -> list[Path]:
+        """Write everything into a directory and return the files, the page first."""
+        directory.mkdir(parents=True, exist_ok=True)
+        page, result, arrays = (directory / name for name in ("index.html", "result.json", "arrays.npz"))
+        sections = [Section(picture.heading, picture.text, draw(picture)) for picture in self.pictures]
+        table = Section("At a glance", "", headings=self.headings, rows=self.rows)
+        write_page(page, self.title, self.lead, [table, *sections])
+        write_json(result, self.document)
+        np.savez_compressed(arrays, allow_pickle=False, **self.arrays)
+        files = [directory / f"{picture.file}.svg" for picture in self.pictures]
+        for picture, file in zip(self.pictures, files, strict=True):
+            write_bytes(file, to_svg(picture).encode())
+        return [page, result, arrays, *files]
+
+
+def draw(picture: Picture) -> go.Figure:
+    """Return the picture as a plotly figure."""
+    titles = [panel.title for panel in picture.panels]
+    figure = make_subplots(1, len(titles), subplot_titles=titles, shared_yaxes=True, horizontal_spacing=0.04)
+    for number, panel in enumerate(picture.panels, start=1):
+        for line in panel.lines:
+            mode = (
+                {"mode": "markers", "marker": {"color": line.colour, "size": 5}} if line.points else {"mode": "lines"}
+            )
+            figure.add_scatter(
+                x=list(map(float, line.x)),
+                y=list(map(float, line.y)),
+                name=line.name,
+                legendgroup=line.name,
+                showlegend=bool(line.name) and number == 1,
+                line_color=line.colour,
+                row=1,
+                col=number,
+                **mode,
+            )
+        if panel.matrix is not None:
+            places = [str(k + 1) for k in range(len(panel.matrix))]
+            figure.add_heatmap(
+                z=panel.matrix.tolist(),
+                x=places,
+                y=places,
+                zmin=0,
+                zmax=1,
+                colorscale="Blues",
+                showscale=number == 1,
+                row=1,
+                col=number,
+            )
+            figure.update_yaxes(autorange="reversed")
+    figure.update_layout(template="plotly_white", height=420, margin={"l": 60, "r": 20, "t": 60, "b": 50})
+    figure.update_xaxes(title=picture.axes[0])
+    figure.update_yaxes(title=picture.axes[1], col=1)
+    if picture.include:
+        figure.update_yaxes(range=[min(picture.include) - 0.05, max(picture.include) + 0.05])
+    if picture.logarithmic:
+        figure.update_yaxes(type="log", exponentformat="power")
+    return figure

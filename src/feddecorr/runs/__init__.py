@@ -1,0 +1,1 @@
+"""What is kept of runs, and how they are done, gone on with and done again."""

@@ -1,0 +1,82 @@
+"""A model from its parts: the code that builds it, a file of weights, a data set."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from torch import Tensor, nn
+
+from feddecorr.collapse.diagnosis import Diagnosis
+from feddecorr.collapse.passes import diagnose
+from feddecorr.errors import UserError
+from feddecorr.files import load_tensors
+from feddecorr.messages import State
+from feddecorr.models.placement import prepare
+from feddecorr.randomness import seeded
+from feddecorr.runs.images import batches
+from feddecorr.settings.experiment import Experiment
+
+SHOWN = 5
+
+
+def diagnose_stored(
+    settings: Mapping[str, Any], weights: Path | None, *, layer: str | None = None, on: str = "test"
+) -> Diagnosis:
+    """Diagnose the settings' model on their data; without weights, as it is before training."""
+    experiment = Experiment.parse(settings)
+    dataset = experiment.data.load()
+    with seeded(experiment.seed, "model"):
+        model = experiment.model.build(dataset.shape, len(dataset.classes))
+    if weights is not None:
+        fill(model, weights)
+    model = prepare(model, experiment.training)
+    name = "model" if weights is None else str(weights)
+    return diagnose(model, batches(dataset, on, experiment), layer, name=name)
+
+
+def fill(model: nn.Module, path: Path) -> None:
+    """Load weights, all of them; say which do not fit."""
+    state = read_weights(path)
+    mine = model.state_dict()
+    wrong = [
+        f"{name} has the shape {tuple(state[name].shape)} where the model needs {tuple(tensor.shape)}"
+        for name, tensor in mine.items()
+        if name in state and state[name].shape != tensor.shape
+    ]
+    lists = {
+        "missing": [name for name in mine if name not in state],
+        "not in the model": [name for name in state if name not in mine],
+        "of another shape": wrong,
+    }
+    problems = [f"{what}: {_few(names)}" for what, names in lists.items() if names]
+    if problems:
+        raise UserError(f"{path} does not fit the model ({'; '.join(problems)})")
+    model.load_state_dict(state)
+
+
+def read_weights(path: Path) -> State:
+    """Return the tensors of a safetensors file or of one that `torch.save` wrote; no code in it is run."""
+    if not path.is_file():
+        raise UserError(f"there is no file {path}")
+    try:
+        found = (
+            load_tensors(path)
+            if path.suffix == ".safetensors"
+            else torch.load(path, map_location="cpu", weights_only=True)
+        )
+    except (OSError, RuntimeError, ValueError, EOFError, pickle.UnpicklingError, SafetensorError) as error:
+        raise UserError(f"{path} holds no weights that can be read: {str(error).splitlines()[0]}") from error
+    if isinstance(found, Mapping) and isinstance(found.get("state_dict"), Mapping):
+        found = found["state_dict"]
+    if not isinstance(found, Mapping) or not all(isinstance(tensor, Tensor) for tensor in found.values()):
+        raise UserError(f"{path} holds no table of tensors by name: save model.state_dict()")
+    return dict(found)
+
+
+def _few(names: list[str]) -> str:
+    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")

@@ -1,0 +1,1 @@
+"""What a person says: one frozen, validated experiment, from words, TOML or Python."""

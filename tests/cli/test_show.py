@@ -1,0 +1,68 @@
+from pathlib import Path
+
+import pytest
+from command_line import CommandLine
+from small import small
+
+from feddecorr.runs.pipeline import run
+from feddecorr.settings.experiment import FAMILIES
+
+
+def test_show_prints_a_line_for_each_round(feddecorr: CommandLine, tmp_path: Path) -> None:
+    list(run(small("evaluation.every=2", "regularizers=feddecorr"), tmp_path / "run"))
+    lines = feddecorr("show", tmp_path / "run").out.splitlines()
+    assert len(lines) == 2 + 3
+    assert lines[1].split()[:3] == ["round", "accuracy", "loss"]
+    assert "feddecorr" in lines[1]
+    assert lines[2].split()[1] == "–"
+    assert lines[3].split()[1] != "–"
+
+
+def test_show_speaks_json(feddecorr: CommandLine, tmp_path: Path) -> None:
+    list(run(small("rounds=1"), tmp_path / "run"))
+    document = feddecorr("show", tmp_path / "run", "--json").document
+    assert document["experiment"]["rounds"] == 1
+    assert len(document["rounds"][0]["singular_values"]) == 16
+
+
+def test_an_unfinished_run_says_how_to_go_on(feddecorr: CommandLine, tmp_path: Path) -> None:
+    records = run(small(), tmp_path / "run")
+    next(records)
+    shown = feddecorr("show", tmp_path / "run")
+    assert "1 of 3 rounds" in shown.out
+    assert "feddecorr resume" in shown.err
+
+
+def test_list_names_every_kind(feddecorr: CommandLine) -> None:
+    listed = feddecorr("list").out
+    for family in FAMILIES.values():
+        for name, cls in family.table.items():
+            assert name in listed
+            assert cls.line() in listed
+
+
+@pytest.mark.parametrize("word", ["method", "methods", "partition", "regularizers", "data", "engines"])
+def test_list_of_a_family_shows_its_options(feddecorr: CommandLine, word: str) -> None:
+    listed = feddecorr("list", word)
+    assert listed.code == 0
+    family = next(found for setting, found in FAMILIES.items() if setting.rstrip("s") == word.rstrip("s"))
+    for cls in family.table.values():
+        assert all(option in listed.out for option in cls.model_fields)
+
+
+def test_list_speaks_json(feddecorr: CommandLine) -> None:
+    document = feddecorr("list", "--json").document
+    assert document["partition"]["dirichlet"]["options"]["alpha"]["default"] == 0.5
+
+
+def test_an_unknown_family_gets_the_nearest_name(feddecorr: CommandLine) -> None:
+    refused = feddecorr("list", "metod")
+    assert refused.code == 2
+    assert "did you mean 'method'?" in refused.err
+
+
+@pytest.mark.parametrize("command", ["run", "resume", "show", "report", "list", "demo"])
+def test_help_teaches_with_an_example(feddecorr: CommandLine, command: str) -> None:
+    helped = feddecorr(command, "--help")
+    assert helped.code == 0
+    assert f"feddecorr {command}" in helped.out

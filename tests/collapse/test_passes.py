@@ -1,0 +1,145 @@
+import io
+import json
+from collections.abc import Iterable
+
+import numpy as np
+import pytest
+import torch
+from rich.console import Console
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import feddecorr
+from feddecorr import Diagnosis, diagnose
+from feddecorr.collapse.answer import MEANINGS
+from feddecorr.collapse.passes import diagnose_beside
+from feddecorr.errors import UserError
+
+
+def network() -> nn.Module:
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return nn.Sequential(nn.Linear(5, 12), nn.BatchNorm1d(12), nn.ReLU(), nn.Dropout(0.5), nn.Linear(12, 3))
+
+
+def data(n: int = 90) -> tuple[Tensor, Tensor]:
+    stream = torch.Generator().manual_seed(1)
+    return torch.randn(n, 5, generator=stream), torch.randint(3, (n,), generator=stream)
+
+
+def loader() -> Iterable[tuple[Tensor, Tensor]]:
+    x, y = data()
+    return list(zip(x.split(32), y.split(32), strict=True))
+
+
+def test_a_diagnosis_is_of_what_the_classifier_takes_in() -> None:
+    """In evaluation mode, over a plain DataLoader; every measure is an attribute."""
+    model = network()
+    x, y = data()
+    found = diagnose(model, DataLoader(TensorDataset(x, y), batch_size=16))
+    model.eval()
+    with torch.no_grad():
+        z, logits = model[:-1](x), model(x)  # type: ignore[index]  # it is a Sequential
+    expected = np.linalg.svd(np.cov(z.double().numpy().T, bias=True), compute_uv=False)
+    np.testing.assert_allclose(found.singular_values, expected, atol=1e-6)
+    assert found.accuracy == pytest.approx(float((logits.argmax(1) == y).double().mean()))
+    assert found.classifier_alignment is not None
+    assert list(found.layer_singular_values) == ["0", "4"]
+
+
+def test_the_model_is_the_same_after_as_before() -> None:
+    """Weights, BatchNorm statistics, modes of single modules, hooks: nothing is changed."""
+    model = network()
+    model.get_submodule("1").eval()
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    diagnose(model, loader())
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+    assert [module.training for module in model] == [True, False, True, True, True]  # type: ignore[attr-defined]  # it is a Sequential
+    assert not any(module._forward_pre_hooks for module in model.modules())
+
+
+def test_batches_may_be_bare_or_mappings() -> None:
+    """The representations do not depend on how a loader wraps its inputs; without labels, classes are None."""
+
+    class Named(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = network()
+
+        def forward(self, *, values: Tensor) -> Tensor:
+            logits: Tensor = self.inner(values)
+            return logits
+
+    x, y = data()
+    bare, pair = diagnose(network(), [x]), diagnose(network(), [(x, y)])
+    named = diagnose(Named(), [{"values": x, "labels": y}])
+    assert bare.singular_values == pair.singular_values == named.singular_values
+    assert bare.nc1_variability is bare.accuracy is None
+    assert named.nc4_disagreement == pair.nc4_disagreement is not None
+
+
+def test_another_layer_can_be_named_and_an_unknown_one_lists_all() -> None:
+    """The message names every layer there is."""
+    assert diagnose(network(), loader(), layer="0").dimensions == 5
+    with pytest.raises(UserError, match="its layers: 0, 1, 2, 3, 4"):
+        diagnose(network(), loader(), layer="nine")
+
+
+def test_bad_batches_are_refused() -> None:
+    """No batch, other things than tensors, labels of another length, diverged models."""
+    x, y = data()
+    with pytest.raises(UserError, match="no batch"):
+        diagnose(network(), [])
+    with pytest.raises(UserError, match="not str"):
+        diagnose(network(), ["word"])
+    with pytest.raises(UserError, match="90 samples need as many labels"):
+        diagnose(network(), [(x, y[:80])])
+    with pytest.raises(UserError, match="NaN or infinity"):
+        diagnose(network(), [(x * float("nan"), y)])
+    with pytest.raises(UserError, match="at least two"):
+        diagnose(network(), [(x[:1], y[:1])])
+
+
+def test_a_model_beside_itself_is_the_same() -> None:
+    """CKA is one, and no direction is turned."""
+    model = network()
+    first = diagnose(model, loader(), name="first")
+    found = diagnose_beside(network(), (model, first), loader(), name="second")
+    assert found.linear_cka == pytest.approx(1)
+    assert found.mean_principal_angle == pytest.approx(0, abs=1e-6)
+    assert found.reference == "first"
+
+
+def test_every_measure_has_a_plain_name_everywhere() -> None:
+    """As an attribute, in the dictionary, which is JSON, and each single number with its meaning in words."""
+    found = diagnose(network(), loader())
+    document = found.to_dict()
+    assert json.loads(json.dumps(document, allow_nan=False)) == document
+    assert all(getattr(found, name) == value for name, value in document.items())
+    single = {name for name, value in document.items() if isinstance(value, int | float)}
+    assert single <= MEANINGS.keys() <= document.keys()
+    with pytest.raises(AttributeError, match="no measure 'rank'"):
+        _ = found.rank
+    assert "rankme" in dir(found)
+
+
+def test_a_diagnosis_shows_itself() -> None:
+    """By print, by rich, in a notebook and as a picture, each with the name and the effective rank."""
+    found = diagnose(network(), loader(), name="<mine>")
+    rank = f"{found.effective_rank:.4g}"
+    console = Console(width=120, file=io.StringIO())
+    with console.capture() as captured:
+        console.print(found)
+    for text in (str(found), captured.get()):
+        assert "<mine>" in text
+        assert rank in text
+    assert "&lt;mine&gt;" in found._repr_html_()
+    assert rank in found._repr_html_()
+    assert "<mine>" in repr(found)
+    drawn = np.exp(np.array(found.plot().data[0].y))
+    np.testing.assert_allclose(drawn[:5], found.singular_values[:5])
+
+
+def test_the_package_offers_it() -> None:
+    """`feddecorr.diagnose` and `feddecorr.Diagnosis` are found without other imports."""
+    assert isinstance(feddecorr.diagnose(network(), loader()), Diagnosis)

@@ -1,0 +1,57 @@
+import pytest
+import torch
+
+from feddecorr.optimizers import SGD
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+@pytest.mark.parametrize("weight_decay", [0.0, 1e-2])
+def test_steps_are_those_of_torchs_fused_kernel_bit_for_bit(momentum: float, weight_decay: float) -> None:
+    torch.manual_seed(0)
+    start = [torch.randn(5, 3), torch.randn(7)]
+    gradients = [[torch.randn_like(tensor) for tensor in start] for _ in range(4)]
+    ours = [tensor.clone() for tensor in start]
+    theirs = [tensor.clone().requires_grad_() for tensor in start]
+    optimizer = SGD(ours, lr=0.1, momentum=momentum, weight_decay=weight_decay)
+    oracle = torch.optim.SGD(theirs, lr=0.1, momentum=momentum, weight_decay=weight_decay, fused=True)
+    for step in gradients:
+        optimizer.step(step)
+        for tensor, gradient in zip(theirs, step, strict=True):
+            tensor.grad = gradient.clone()
+        oracle.step()
+    for mine, reference in zip(ours, theirs, strict=True):
+        assert torch.equal(mine, reference.detach())
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_the_memory_format_of_a_gradient_does_not_matter(momentum: float) -> None:
+    """Not of gradients that are expanded from fewer numbers, either."""
+    torch.manual_seed(0)
+    start, gradient = torch.randn(4, 3, 5, 5), torch.randn(4, 3, 5, 5)
+    found = []
+    for shape in (torch.contiguous_format, torch.channels_last):
+        weights = [start.clone().to(memory_format=shape), torch.ones(7, 2)]
+        optimizer = SGD(weights, lr=0.1, momentum=momentum, weight_decay=0.1)
+        for _ in range(3):
+            optimizer.step([gradient, torch.tensor(2.0).expand(7, 2)])
+        found.append(weights)
+    assert torch.equal(found[0][0], found[1][0])
+    assert len(found[0][1].unique()) == 1
+
+
+def test_gradients_are_left_as_they_are() -> None:
+    gradient = torch.ones(3)
+    optimizer = SGD([torch.zeros(3)], lr=0.1, momentum=0.9, weight_decay=0.1)
+    optimizer.step([gradient])
+    optimizer.step([gradient])
+    assert torch.equal(gradient, torch.ones(3))
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.5, 0.9])
+def test_the_amount_is_the_drift_of_a_constant_gradient(momentum: float) -> None:
+    """On a constant gradient g, τ steps move by lr·amount·g."""
+    weight = torch.zeros(1, dtype=torch.float64)
+    optimizer = SGD([weight], lr=0.1, momentum=momentum, weight_decay=0.0)
+    for _ in range(10):
+        optimizer.step([torch.full((1,), 2.0, dtype=torch.float64)])
+    assert float(weight) == pytest.approx(-0.1 * optimizer.amount * 2.0, rel=1e-12)

@@ -1,0 +1,43 @@
+import pytest
+import torch
+from torch import Tensor, nn
+
+from feddecorr.objective import Pass, Term
+from feddecorr.parameter_terms import linear, proximal
+
+STREAM = torch.Generator().manual_seed(1)
+WEIGHTS = {name: torch.randn(3, 2, dtype=torch.float64, generator=STREAM) for name in ("a", "b")}
+OTHERS = [torch.randn(3, 2, dtype=torch.float64, generator=STREAM) for _ in range(2)]
+
+
+def value_and_gradient(term: Term, factor: float) -> tuple[Tensor, list[Tensor]]:
+    parameters = {name: nn.Parameter(weight.clone()) for name, weight in WEIGHTS.items()}
+    nothing = torch.zeros(1)
+    value = term(Pass(nothing, nothing, nothing, nothing, parameters))
+    return value, list(torch.autograd.grad(factor * value, list(parameters.values())))
+
+
+@pytest.mark.parametrize("factor", [1.0, -2.5])
+def test_the_known_gradients_are_those_of_autograd(factor: float) -> None:
+    """Also inside of a larger expression."""
+    written = {
+        "proximal": lambda p: 0.7 / 2 * sum((w - o).square().sum() for w, o in zip(p, OTHERS, strict=True)),
+        "linear": lambda p: sum((w * o).sum() for w, o in zip(p, OTHERS, strict=True)),
+    }
+    for name, term in (("proximal", proximal(0.7, OTHERS)), ("linear", linear(OTHERS))):
+        parameters = [weight.clone().requires_grad_() for weight in WEIGHTS.values()]
+        expected = written[name](parameters)
+        value, gradient = value_and_gradient(term, factor)
+        assert torch.allclose(value, expected)
+        for mine, theirs in zip(gradient, torch.autograd.grad(factor * expected, parameters), strict=True):
+            assert torch.allclose(mine, theirs)
+
+
+def test_a_term_can_be_asked_again_and_again() -> None:
+    """What it is given is never changed."""
+    before = [other.clone() for other in OTHERS]
+    for term in (proximal(2.0, OTHERS), linear(OTHERS)):
+        first, second = value_and_gradient(term, 1.0), value_and_gradient(term, 1.0)
+        assert torch.equal(first[0], second[0])
+        assert all(torch.equal(*pair) for pair in zip(first[1], second[1], strict=True))
+    assert all(torch.equal(*pair) for pair in zip(before, OTHERS, strict=True))
