@@ -7,6 +7,7 @@ import sys
 import typer
 import typer.core
 
+from feddecorr.cli.claims import claims
 from feddecorr.cli.console import say
 from feddecorr.cli.data import data_app
 from feddecorr.cli.demo import demo
@@ -35,6 +36,7 @@ app.command()(resume)
 app.command()(show)
 app.command()(report)
 app.command()(diagnose)
+app.command()(claims)
 app.command()(partition)
 app.command("list")(list_kinds)
 app.add_typer(data_app, name="data")
