@@ -30,4 +30,4 @@ class Evaluation(Kind):
     every: PositiveInt = Field(1, description="rounds from one evaluation to the next; the last is always evaluated")
     batch: PositiveInt = Field(500, description="images in one forward pass")
     clients: bool = Field(False, description="evaluate each client's model, too, before models are averaged")
-    epochs: bool = Field(False, description="record each term of the objective by local epoch and client, too")
+    epochs: bool = Field(False, description="record the terms of each client's objective for every local epoch")

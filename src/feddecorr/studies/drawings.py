@@ -26,7 +26,7 @@ def per_round(measure: str, *, panels: Sequence[str], what: str) -> Make:
     def curve(run: Summary) -> Points:
         return {line["round"]: line["model"][measure] for line in run.rounds if line["model"]}
 
-    return _figures(curve, panels, ("round", what))
+    return _figures(curve, panels, ("round", what), whose=what)
 
 
 def spectra(*, panels: Sequence[str]) -> Make:

@@ -1,7 +1,14 @@
-"""What the theory takes of scipy."""
+"""The one place where scipy is imported, which only the theory needs."""
 
-from scipy.integrate import solve_ivp
-from scipy.linalg import polar
-from scipy.optimize import linear_sum_assignment
+from __future__ import annotations
+
+from feddecorr.errors import UserError
+
+try:
+    from scipy.integrate import solve_ivp
+    from scipy.linalg import polar
+    from scipy.optimize import linear_sum_assignment
+except ImportError as error:
+    raise UserError("the theory needs scipy: pip install 'feddecorr[theory]'") from error
 
 __all__ = ["linear_sum_assignment", "polar", "solve_ivp"]

@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 from feddecorr.errors import UserError
-from feddecorr.report.study_page import Study as TheoryStudy
 from feddecorr.report.study_page import draw
 from feddecorr.studies.study import Arm, Figure, Finding, Result, Study, Table
 from feddecorr.theory.settings import Alignment, Decorrelate, Flow, Sweep
@@ -16,7 +15,7 @@ from feddecorr.theory.studies.decorrelate import study_decorrelate
 from feddecorr.theory.studies.flow import study_flow
 from feddecorr.theory.studies.sweep import study_sweep
 
-Part = tuple[Callable[[Any], TheoryStudy], Flow | Sweep | Alignment | Decorrelate]
+Part = tuple[Callable[[Any], Any], Flow | Sweep | Alignment | Decorrelate]
 
 PARTS: dict[str, tuple[Part, ...]] = {
     "paper": (
@@ -35,7 +34,7 @@ PARTS: dict[str, tuple[Part, ...]] = {
         (study_flow, Flow(dim=6, classes=4, samples=40, points=11)),
         (study_sweep, Sweep(dim=6, classes=4, samples=40)),
         (study_alignment, Alignment(data="digits", dim=16, epoch_samples=1437)),
-        (study_decorrelate, Decorrelate(time=2.0, points=11)),
+        (study_decorrelate, Decorrelate(time=0.5, points=6, dim=8, classes=4, samples=80)),
     ),
 }
 
@@ -56,7 +55,7 @@ class GradientFlow(Study):
         return [finding for compute, settings in PARTS[scale] for finding in _show(compute, settings)]
 
 
-def _show(compute: Callable[[Any], TheoryStudy], settings: Any) -> list[Finding]:
+def _show(compute: Callable[[Any], Any], settings: Any) -> list[Finding]:
     try:
         found = compute(settings)
     except UserError as error:  # MNIST is not here

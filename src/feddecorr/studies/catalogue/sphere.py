@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import torch
 from plotly.subplots import make_subplots
 from torch import Tensor
+from torch.nn.functional import normalize
 
 from feddecorr.files import load_tensors
 from feddecorr.report.figures import COLOURS
 from feddecorr.representation import capture_representations
 from feddecorr.runs.directory import RunDirectory
-from feddecorr.runs.images import batches
 from feddecorr.studies.catalogue.accuracy import BOTH
 from feddecorr.studies.grid import Grid, Seen
 from feddecorr.studies.study import Figure, Finding, Labels
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 SHOWN = 1000
-"""Test images that are drawn, the first ones."""
+"""Test images that are looked at, the first ones."""
 
 
 @torch.no_grad()
@@ -37,16 +37,11 @@ def unit_vectors(directory: Path) -> tuple[Tensor, Tensor]:
     dataset = experiment.data.load()
     model = experiment.model.build(dataset.shape, len(dataset.classes)).eval()
     model.load_state_dict(load_tensors(directory / "weights.safetensors"))
-    rows, labels = [], []
     with capture_representations(model) as seen:
-        for x, y in batches(dataset, "test", experiment):
-            model(x)
-            rows.append(seen.z.double())
-            labels.append(y)
-    z = torch.cat(rows)
-    z = z - z.mean(0)
+        model(dataset.normalize(dataset.test.pixels[:SHOWN]))
+    z = seen.z.double() - seen.z.double().mean(0)
     strongest = torch.linalg.svd(z, full_matrices=False).Vh[:3]
-    return torch.nn.functional.normalize(z @ strongest.T)[:SHOWN], torch.cat(labels)[:SHOWN]
+    return normalize(z @ strongest.T), dataset.test.labels[:SHOWN]
 
 
 def draw_spheres(panels: dict[str, Path]) -> go.Figure:

@@ -6,7 +6,7 @@ from functools import partial
 from itertools import pairwise
 
 from feddecorr.report import figures
-from feddecorr.studies.cells import Cell
+from feddecorr.studies.cells import MISSING, Cell
 from feddecorr.studies.grid import Grid, Seen
 from feddecorr.studies.study import Figure, Finding, Table
 from feddecorr.studies.summary import Summary
@@ -45,18 +45,13 @@ def _line(values: list[float]) -> figures.Band:
 
 
 def _rows(cell: Cell) -> list[list[str]]:
-    return [
-        [
-            *(str(cell.labels[name]) for name in ("data", "alpha")),
-            str(seed),
-            client,
-            f"{values[0]:.4f}",
-            f"{values[-1]:.4f}",
-            f"×{largest_rise(values):.2f}",
-        ]
+    which = [str(cell.labels[name]) for name in ("data", "alpha")]
+    found = [
+        [*which, str(seed), client, f"{values[0]:.4f}", f"{values[-1]:.4f}", f"×{largest_rise(values):.2f}"]
         for seed, run in cell.runs.items()
         for client, values in curves(run).items()
     ]
+    return found or [[*which, *[MISSING] * 5]]
 
 
 STABILITY = Grid(

@@ -57,7 +57,7 @@ def theorem(number: int, sentence: str) -> Claim:
     from feddecorr.theory.settings import Flow  # noqa: PLC0415 - solvers are loaded when they are needed
     from feddecorr.theory.studies.flow import study_flow  # noqa: PLC0415
 
-    options = {"dim": 10, "classes": 5, "samples": 50, "points": 21}
+    options = {"dim": 10, "classes": 5, "samples": 50, "points": 11}
     documents = [
         study_flow(Flow(layers=layers, seed=seed, **options)).document for layers in (2, 3) for seed in range(3)
     ]
@@ -70,7 +70,7 @@ def theorem(number: int, sentence: str) -> Claim:
         "flows": len(printed),
         "total error at the end with G as printed": {"smallest": min(printed), "largest": max(printed)},
     }
-    words = " ".join(f"--{name} {value}" for name, value in options.items())
+    words = " ".join(f"{name}={value}" for name, value in options.items())
     return Claim(
         number,
         sentence,
@@ -78,7 +78,7 @@ def theorem(number: int, sentence: str) -> Claim:
         numbers,
         3,
         None,
-        [f"feddecorr theory flow --layers {layers} --seed {seed} {words}" for layers in (2, 3) for seed in range(3)],
+        [f"feddecorr theory flow layers={layers} seed={seed} {words}" for layers in (2, 3) for seed in range(3)],
         found=f"relative error {worst:.1e} at most with G = (y − γ)Xᵀ/N; with G as printed, "
         f"{100 * max(printed):.0f} % of all growth at most",
         setting=f"{len(printed)} flows of deep linear networks",
