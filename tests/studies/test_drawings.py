@@ -32,7 +32,11 @@ def test_a_line_is_the_mean_over_seeds_in_a_band_of_their_deviation() -> None:
     def make(arm: Arm) -> Summary:
         return summary(arm.experiment, accuracy=0.4 + 0.2 * int(arm.labels["seed"]))
 
-    drawn = next(figure for title, figure in figures("rounds", make).items() if "cifar10, alpha 0.05" in title)
+    drawn = next(
+        figure
+        for title, figure in figures("rounds", make).items()
+        if title == "Accuracy per round: cifar10, alpha 0.05"
+    )
     assert list(lines(drawn)) == ["none", "feddecorr"]
     assert list(lines(drawn)["none"].x) == list(range(1, 101))
     assert lines(drawn)["none"].y == pytest.approx([0.5] * 100)

@@ -1,6 +1,6 @@
 import pytest
 
-from feddecorr.studies.paper_values import published, published_text, tables
+from feddecorr.studies.paper_values import named, published, tables
 from feddecorr.studies.study import Labels
 
 MAIN: Labels = {"method": "fedavg", "regularizer": "feddecorr", "alpha": 0.05}
@@ -35,7 +35,8 @@ def test_every_table_of_the_paper_is_there_in_full() -> None:
 )
 def test_numbers_are_found_by_labels(table: str, labels: Labels, text: str) -> None:
     """As the paper prints them."""
-    assert published_text(table, labels) == text
+    (value,) = published(table, labels)
+    assert value.text() == text
 
 
 def test_the_same_cell_appears_in_several_tables_with_one_value() -> None:
@@ -52,6 +53,9 @@ def test_the_same_cell_appears_in_several_tables_with_one_value() -> None:
 
 
 def test_on_other_data_the_data_of_the_paper_are_named() -> None:
-    """A small study on CIFAR-10 stands beside a table of TinyImageNet."""
-    assert published_text("clients", {**MAIN, "data": "cifar10", "clients": 30}) == "36.50 (tinyimagenet)"
-    assert published_text("clients", {**MAIN, "data": "cifar10", "clients": 7}) == ""
+    """A small study on CIFAR-10 stands beside a table of TinyImageNet, and beside none that its study has not."""
+    labels: Labels = {**MAIN, "data": "cifar10", "clients": 30}
+    (value,) = published("clients", labels, ["tinyimagenet"])
+    assert named(value.text(), value, labels) == "36.50 (tinyimagenet)"
+    assert published("clients", labels, ["cifar100"]) == []
+    assert published("clients", {**labels, "clients": 7}, ["tinyimagenet"]) == []

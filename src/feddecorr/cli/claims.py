@@ -35,6 +35,7 @@ def claims(
     from feddecorr.studies.claims import judge  # noqa: PLC0415 - PyTorch is loaded when it is needed
     from feddecorr.studies.summary import read_summaries  # noqa: PLC0415
 
+    say("checking the theory on the spot, which takes a few seconds …")
     found = judge(read_summaries(_record_files(paths)), _recorded_costs(paths))
     if json:
         print_json([claim.to_dict() for claim in found])
@@ -62,7 +63,11 @@ def map_rows(found: list[Claim]) -> list[list[str]]:
 
 
 def _seeds(claim: Claim) -> str:
-    return f"{claim.seeds}, {claim.needed} needed" if claim.needed else str(claim.seeds or "–")
+    if claim.needed:
+        return f"{claim.seeds}, {claim.needed} needed"
+    if claim.verdict == "not measured" and claim.seeds:
+        return f"{claim.seeds}, more than 1000 needed"
+    return str(claim.seeds or "–")
 
 
 def _interval(ends: tuple[float | None, float | None] | None) -> str:

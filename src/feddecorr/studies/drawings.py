@@ -12,7 +12,7 @@ from feddecorr.studies.grid import Seen
 from feddecorr.studies.local_models import local_spectra
 from feddecorr.studies.study import Figure, Finding
 from feddecorr.studies.summary import Summary
-from feddecorr.studies.tables import Make
+from feddecorr.studies.tables import STATISTICS, Make
 
 BETWEEN_SEEDS = "Means over seeds; bands reach one standard deviation up and down."
 
@@ -26,7 +26,7 @@ def per_round(measure: str, *, panels: Sequence[str], what: str) -> Make:
     def curve(run: Summary) -> Points:
         return {line["round"]: line["model"][measure] for line in run.rounds if line["model"]}
 
-    return _figures(curve, panels, ("round", what), whose=what)
+    return _figures(f"{what.capitalize()} per round", curve, panels, ("round", what))
 
 
 def spectra(*, panels: Sequence[str]) -> Make:
@@ -35,7 +35,7 @@ def spectra(*, panels: Sequence[str]) -> Make:
     def curve(run: Summary) -> Points:
         return _by_index(figures.logarithms(run.spectrum or []))
 
-    return _figures(curve, panels, SPECTRUM, threshold=True)
+    return _figures("Global models", curve, panels, SPECTRUM)
 
 
 def client_spectra(*, panels: Sequence[str]) -> Make:
@@ -44,7 +44,7 @@ def client_spectra(*, panels: Sequence[str]) -> Make:
     def curve(run: Summary) -> Points:
         return _by_index(next(iter(local_spectra(run).values()), []))
 
-    return _figures(curve, panels, SPECTRUM, threshold=True, whose="local model of the first client")
+    return _figures("Local models of the first client", curve, panels, SPECTRUM)
 
 
 def all_client_spectra(*, panels: Sequence[str]) -> Make:
@@ -54,22 +54,27 @@ def all_client_spectra(*, panels: Sequence[str]) -> Make:
         tables = list(local_spectra(run).values())
         return _by_index([fmean(values) for values in zip(*tables, strict=True)])
 
-    return _figures(curve, panels, SPECTRUM, threshold=True, whose="local models, mean over all clients")
+    return _figures("Local models, mean over all clients", curve, panels, SPECTRUM)
 
 
-def over(axis: str, statistic: str = "last_ten", *, panels: Sequence[str]) -> Make:
-    """Make a figure of the accuracy over the values of a label for each panel."""
+def over(axis: str, *, panels: Sequence[str]) -> Make:
+    """Make a figure of the accuracy over the values of a label for each panel.
+
+    It is the mean of the last ten rounds, or that of the last where there are too few.
+    """
 
     def make(seen: Seen) -> list[Finding]:
+        short = any(cell.runs and not cell.sample("last_ten").values for cell in seen.cells)
+        statistic = "last" if short else "last_ten"
         found: list[Finding] = []
         for title, cells in split_by(seen.cells, panels):
-            lines: dict[str, list[tuple[Cell, float]]] = {}
-            rest = [name for name in cells[0].labels if name not in (axis, *panels)]
+            rest = [name for name in cells[0].labels if name not in (axis, *panels) and _differs(cells, name)]
+            lines: dict[str, list[Cell]] = {}
             for cell in cells:
-                lines.setdefault(cell.name(rest) or "accuracy", []).append((cell, float(cell.labels[axis])))
-            drawn = {name: _over(line, statistic) for name, line in lines.items()}
-            draw = partial(figures.bands, _some(drawn), axis, "accuracy")
-            found.append(Figure(f"{seen.shows}: {title}", draw, f"{BETWEEN_SEEDS} {_absent(drawn)}".strip()))
+                lines.setdefault(cell.name(rest) or "accuracy", []).append(cell)
+            drawn = {name: _over(axis, line, statistic) for name, line in lines.items()}
+            draw = partial(figures.bands, _some(drawn), axis, f"accuracy, {STATISTICS[statistic]}")
+            found.append(Figure(f"Accuracy by {axis}: {title}", draw, _note(drawn)))
         return found
 
     return make
@@ -78,22 +83,14 @@ def over(axis: str, statistic: str = "last_ten", *, panels: Sequence[str]) -> Ma
 SPECTRUM = ("k, index of the singular value", "log of the k-th singular value")
 
 
-def _figures(
-    curve: Callable[[Summary], Points],
-    panels: Sequence[str],
-    axes: tuple[str, str],
-    *,
-    threshold: bool = False,
-    whose: str = "",
-) -> Make:
+def _figures(what: str, curve: Callable[[Summary], Points], panels: Sequence[str], axes: tuple[str, str]) -> Make:
     def make(seen: Seen) -> list[Finding]:
         found: list[Finding] = []
         for title, cells in split_by(seen.cells, panels):
             rest = [name for name in cells[0].labels if name not in panels and _differs(cells, name)]
             lines = {cell.name(rest) or title: _band([curve(run) for run in cell.runs.values()]) for cell in cells}
-            draw = partial(figures.bands, _some(lines), *axes, threshold=threshold)
-            full = ": ".join(filter(None, (seen.shows, title, whose)))
-            found.append(Figure(full, draw, f"{BETWEEN_SEEDS} {_absent(lines)}".strip()))
+            draw = partial(figures.bands, _some(lines), *axes, threshold=axes is SPECTRUM)
+            found.append(Figure(f"{what}: {title}", draw, _note(lines)))
         return found
 
     return make
@@ -115,8 +112,8 @@ def _band(curves: Sequence[Points]) -> figures.Band:
     return places, [fmean(column) for column in columns], [_spread(column) for column in columns]
 
 
-def _over(line: Sequence[tuple[Cell, float]], statistic: str) -> figures.Band:
-    samples = [(place, cell.sample(statistic)) for cell, place in line]
+def _over(axis: str, line: Sequence[Cell], statistic: str) -> figures.Band:
+    samples = [(float(cell.labels[axis]), cell.sample(statistic)) for cell in line]
     known = [(place, sample) for place, sample in samples if sample.values]
     values = [list(sample.values.values()) for _, sample in known]
     return [place for place, _ in known], [fmean(each) for each in values], [_spread(each) for each in values]
@@ -130,6 +127,6 @@ def _some(lines: Mapping[str, figures.Band]) -> dict[str, figures.Band]:
     return {name: band for name, band in lines.items() if band[0]}
 
 
-def _absent(lines: Mapping[str, figures.Band]) -> str:
+def _note(lines: Mapping[str, figures.Band]) -> str:
     absent = [name for name, band in lines.items() if not band[0]]
-    return f"Missing: {'; '.join(absent)}." if absent else ""
+    return f"{BETWEEN_SEEDS} Missing: {'; '.join(absent)}." if absent else BETWEEN_SEEDS

@@ -78,12 +78,14 @@ class Grid(Study):
 
 
 class Seen:
-    """What a study has to show, as those see it that make tables and figures of it."""
+    """What a study has to show, as those see it that make tables and figures of it.
+
+    `paper_data` are the data sets on which the study was declared, whatever it ran on at this scale.
+    """
 
     def __init__(self, study: Grid, scale: str, results: Sequence[Result]) -> None:
-        self.name = study.name
-        self.shows = study.shows
         self.scale = scale
+        self.paper_data = study.axes.get("data", ())
         self.results = results
         self.cells: list[Cell] = gather(results)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -42,25 +42,23 @@ class Published:
         return f"{self.mean:.{digits}f}" + ("" if self.std is None else f" ± {self.std:.{digits}f}")
 
 
-def published(table: str, labels: Labels) -> list[Published]:
+def published(table: str, labels: Labels, data: Sequence[Label] = ()) -> list[Published]:
     """Return what a table of the paper says of runs with these labels.
 
-    A study may have run on other data than the paper's table. Then it is the table's values for its own data sets.
+    A study may have run on other data than the paper's. Then it is what the table says of those in `data`.
     """
     same = [
         value
         for value in tables()[table]
         if all(labels.get(name) == wanted for name, wanted in value.labels.items() if name != "data")
     ]
-    return [value for value in same if value.labels["data"] == labels.get("data")] or same
+    exact = [value for value in same if value.labels["data"] == labels.get("data")]
+    return exact or [value for value in same if value.labels["data"] in data]
 
 
-def published_text(table: str, labels: Labels) -> str:
-    """Return the same as a cell of a table; the data set is named where it is another one."""
-    return ", ".join(
-        value.text() if value.labels["data"] == labels.get("data") else f"{value.text()} ({value.labels['data']})"
-        for value in published(table, labels)
-    )
+def named(text: str, of: Published, labels: Labels) -> str:
+    """Return a text about a number of the paper, with its data set where that is not the run's own."""
+    return text if of.labels["data"] == labels.get("data") else f"{text} ({of.labels['data']})"
 
 
 @cache

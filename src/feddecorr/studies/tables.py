@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from feddecorr.studies.cells import MISSING, NOT_MEASURED, Cell
 from feddecorr.studies.grid import Seen
 from feddecorr.studies.local_models import local_ranks
-from feddecorr.studies.paper_values import published, published_text
+from feddecorr.studies.paper_values import named, published
 from feddecorr.studies.sample import Sample
 from feddecorr.studies.study import Finding, Table
 
@@ -25,12 +25,12 @@ def accuracy(paper: str | None = None) -> Make:
                 *map(str, cell.labels.values()),
                 cell.count,
                 *(cell.text(cell.sample(statistic), factor=100) for statistic in STATISTICS),
-                *([published_text(paper, cell.labels) or NOT_MEASURED] if paper else []),
+                *([_published(paper, seen, cell)] if paper else []),
             ]
             for cell in seen.cells
         ]
         headings = [*_labels(seen.cells), "seeds", *STATISTICS.values(), *(["paper"] if paper else [])]
-        return [Table(f"{seen.shows}: accuracy (%)", headings, rows, seen.note)]
+        return [Table("Accuracy (%)", headings, rows, seen.note)]
 
     return make
 
@@ -44,11 +44,11 @@ def gains(paper: str | None = None, axis: str = "regularizer", base: str = "none
             differences = [cell.sample(statistic).minus(without.sample(statistic)) for statistic in STATISTICS]
             texts = [difference_text(sample.times(100)) for sample in differences]
             whole = without.runs and cell.runs
-            theirs = [_published_gain(paper, without, cell)] if paper else []
+            theirs = [_published_gain(paper, seen, (without, cell))] if paper else []
             rows.append([*map(str, cell.labels.values()), *(texts if whole else [MISSING] * 3), *theirs])
         headings = [*_labels(seen.cells), *STATISTICS.values(), *(["paper"] if paper else [])]
         note = "Mean over the seeds that both have, [95 % interval by Student's t], in how many seeds it is positive."
-        return [Table(f"{seen.shows}: difference to {base} (percentage points)", headings, rows, note)]
+        return [Table(f"Difference to {axis} {base} (percentage points)", headings, rows, note)]
 
     return make
 
@@ -71,7 +71,7 @@ def ranks(seen: Seen) -> list[Finding]:
         f"Of the global model after the last round; local models: mean effective rank of the clients' models before "
         f"they were averaged. {seen.note}"
     )
-    return [Table(f"{seen.shows}: dimensions in use", headings, rows, note)]
+    return [Table("Dimensions in use", headings, rows, note)]
 
 
 def pairs(cells: Sequence[Cell], axis: str, base: str) -> Iterator[tuple[Cell, Cell]]:
@@ -100,14 +100,17 @@ def _labels(cells: Sequence[Cell]) -> list[str]:
     return list(cells[0].labels) if cells else []
 
 
-def _published_gain(paper: str, without: Cell, cell: Cell) -> str:
-    before = {value.labels["data"]: value.mean for value in published(paper, without.labels)}
-    return (
-        ", ".join(
-            f"{value.mean - before[value.labels['data']]:+.2f}"
-            + ("" if value.labels["data"] == cell.labels.get("data") else f" ({value.labels['data']})")
-            for value in published(paper, cell.labels)
-            if value.labels["data"] in before
-        )
-        or NOT_MEASURED
-    )
+def _published(paper: str, seen: Seen, cell: Cell) -> str:
+    found = published(paper, cell.labels, seen.paper_data)
+    return ", ".join(named(value.text(), value, cell.labels) for value in found) or NOT_MEASURED
+
+
+def _published_gain(paper: str, seen: Seen, pair: tuple[Cell, Cell]) -> str:
+    before, after = (published(paper, cell.labels, seen.paper_data) for cell in pair)
+    known = {value.labels["data"]: value.mean for value in before}
+    texts = [
+        named(f"{value.mean - known[value.labels['data']]:+.2f}", value, pair[1].labels)
+        for value in after
+        if value.labels["data"] in known
+    ]
+    return ", ".join(texts) or NOT_MEASURED

@@ -62,7 +62,7 @@ def before_and_after(seen: Seen) -> list[Finding]:
         "Effective ranks of the last round: the mean over the clients' models, and of the global model made of them. "
         f"The change is that of the geometric mean over clients, [95 % interval over seeds]. {seen.note}"
     )
-    return [Table(f"{seen.shows}: effective rank", headings, rows, note)]
+    return [Table("Effective rank before and after", headings, rows, note)]
 
 
 def _change(cell: Cell) -> str:

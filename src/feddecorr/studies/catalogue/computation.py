@@ -7,7 +7,7 @@ from statistics import fmean
 from feddecorr.studies.catalogue.accuracy import ALL_DATA, BOTH, decorrelates_fedavg_alone
 from feddecorr.studies.cells import NOT_MEASURED, Cell
 from feddecorr.studies.grid import Grid, Seen
-from feddecorr.studies.paper_values import published
+from feddecorr.studies.paper_values import named, published
 from feddecorr.studies.sample import Sample
 from feddecorr.studies.study import Finding, Labels, Table
 
@@ -32,32 +32,25 @@ def tabulate(seen: Seen) -> list[Finding]:
         both = mine.values.keys() & base.values.keys()
         ratio = Sample({seed: mine.values[seed] / base.values[seed] for seed in both})
         cells = [cell.text(mine), cell.text(ratio, 3)]
-        rows.append([*map(str, cell.labels.values()), cell.count, *cells, _published_ratio(cell.labels)])
+        rows.append([*map(str, cell.labels.values()), cell.count, *cells, _published_ratio(seen, cell.labels)])
     headings = [*(seen.cells[0].labels if seen.cells else ()), "seeds", "seconds a round", "ratio to FedAvg", "paper"]
     note = (
         "Time on the clock with evaluation, as the runs took it, perhaps beside others on the same machine; "
         f"'python -m benchmarks.methods_cost' measures more finely. {seen.note}"
     )
-    return [Table(f"{seen.shows}", headings, rows, note)]
+    return [Table("Time of a round", headings, rows, note)]
 
 
 def _is_plain(labels: Labels) -> bool:
     return labels["method"] == "fedavg" and labels["regularizer"] == "none"
 
 
-def _published_ratio(labels: Labels) -> str:
-    """Return the paper's ratio; of other data than its own, the ratios on each of its own."""
-    base = {
-        value.labels["data"]: value.mean
-        for value in published("computation", {**labels, "method": "fedavg", "regularizer": "none"})
-    }
-    ratios = [
-        (value.labels["data"], value.mean / base[value.labels["data"]]) for value in published("computation", labels)
-    ]
-    return (
-        ", ".join(f"{ratio:.2f}" + ("" if data == labels["data"] else f" ({data})") for data, ratio in ratios)
-        or NOT_MEASURED
-    )
+def _published_ratio(seen: Seen, labels: Labels) -> str:
+    plain = published("computation", {**labels, "method": "fedavg", "regularizer": "none"}, seen.paper_data)
+    base = {value.labels["data"]: value.mean for value in plain}
+    found = published("computation", labels, seen.paper_data)
+    texts = [named(f"{value.mean / base[value.labels['data']]:.2f}", value, labels) for value in found]
+    return ", ".join(texts) or NOT_MEASURED
 
 
 COMPUTATION = Grid(

@@ -67,7 +67,7 @@ def spheres(seen: Seen) -> list[Finding]:
     absent = [_title(result.labels) for result in first if _title(result.labels) not in panels]
     note = "Centred, along the three strongest directions, scaled to length one; a colour for each class."
     missing = f" Missing: {'; '.join(absent)} (drawn from the runs' models, not from records)." if absent else ""
-    return [Figure(seen.shows, partial(draw_spheres, panels), note + missing)]
+    return [Figure("First seed", partial(draw_spheres, panels), note + missing)]
 
 
 def _title(labels: Labels) -> str:

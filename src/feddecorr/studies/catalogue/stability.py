@@ -29,10 +29,10 @@ def draw_clients(seen: Seen) -> list[Finding]:
         lines = {f"client {client}": _line(values) for client, values in first.items()}
         note = "" if lines else "Missing: no run has recorded its terms by local epoch."
         draw = partial(figures.bands, lines, "local epoch", "β · L_FedDecorr")
-        found.append(Figure(f"{seen.shows}: alpha {cell.labels['alpha']}", draw, note))
+        found.append(Figure(f"First seed: alpha {cell.labels['alpha']}", draw, note))
         rows += _rows(cell)
     headings = ["data", "alpha", "seed", "client", "first epoch", "last epoch", "largest rise"]
-    return [*found, Table(f"{seen.shows}: the term by client", headings, rows, seen.note)]
+    return [*found, Table("First and last epoch by client", headings, rows, seen.note)]
 
 
 def largest_rise(values: list[float]) -> float:

@@ -171,16 +171,20 @@ def group_duels(found: Iterable[Duel], but: Sequence[str]) -> list[list[Duel]]:
     return list(groups.values())
 
 
-def change(table: Mapping[float, Sample]) -> Sample:
-    """Return, by seed, by how much a straight line through the numbers rises from the least to the largest x.
+def change(points: Sequence[tuple[float, Sample]]) -> Sample:
+    """Return, by seed, by how much a straight line through points rises from the least to the largest x.
 
-    Values of x with fewer than three seeds are left out if three are left.
+    It takes three different x. Points with fewer than three seeds are left out if that leaves enough.
     """
-    full = {x: sample for x, sample in table.items() if len(sample) >= FEWEST_SEEDS}
-    used = full if len(full) >= 3 else table
-    if len(used) < 3:
+    full = [(x, sample) for x, sample in points if len(sample) >= FEWEST_SEEDS]
+    used = full if _different(full) >= 3 else points
+    if _different(used) < 3:
         return Sample({})
-    places = sorted(used)
-    seeds = set.intersection(*(set(used[x].values) for x in places))
-    slopes = {seed: np.polyfit(places, [used[x].values[seed] for x in places], 1)[0] for seed in seeds}
-    return Sample({seed: float(slope) * (places[-1] - places[0]) for seed, slope in sorted(slopes.items())})
+    places = [x for x, _ in used]
+    seeds = sorted(set.intersection(*(set(sample.values) for _, sample in used)))
+    slopes = {seed: np.polyfit(places, [sample.values[seed] for _, sample in used], 1)[0] for seed in seeds}
+    return Sample({seed: float(slope) * (max(places) - min(places)) for seed, slope in slopes.items()})
+
+
+def _different(points: Sequence[tuple[float, Sample]]) -> int:
+    return len({x for x, _ in points})

@@ -10,7 +10,7 @@ from statistics import fmean
 from feddecorr.report.figures import logarithms
 from feddecorr.studies.claims.claim import PERCENT, Part, Trial
 from feddecorr.studies.claims.evidence import DECIDING, Run, change, duels, group, group_duels, sample
-from feddecorr.studies.claims.gain_claims import by_alpha
+from feddecorr.studies.claims.gain_claims import by_alpha, duel_trial
 from feddecorr.studies.claims.rules import HALF, TENTH, increases, stays_below
 from feddecorr.studies.local_models import averaging_effect, local_spectra, local_values
 from feddecorr.studies.summary import Summary
@@ -69,12 +69,12 @@ def _by_heterogeneity(runs: Sequence[Run], numbers: dict[str, Number]) -> list[T
 
 def _rise(name: str, of: Number, runs: Sequence[Run], alphas: Sequence[float]) -> Part:
     """Return that a number rises with alpha, along the order of its values (the largest is infinite)."""
-    table = {
-        float(place): sample({run.seed: run for run in runs if run.alpha == alpha}, of)
+    points = [
+        (float(place), sample({run.seed: run for run in runs if run.alpha == alpha}, of))
         for place, alpha in enumerate(alphas)
-    }
+    ]
     says = f"rise of {name} from alpha {alphas[0]:g} to {alphas[-1]:g}"
-    return Part(says, change(table), increases(TENTH), PERCENT)
+    return Part(says, change(points), increases(TENTH), PERCENT)
 
 
 def global_tail(summary: Summary) -> float | None:
@@ -103,10 +103,7 @@ def tail_of_spectra(runs: Sequence[Run]) -> list[Trial]:
             for name, of in (("global", global_tail), ("local", local_tail))
         ]
         if parts:
-            used = [run for duel in known.values() for run in duel.runs]
-            setting = found[0].run.describe(["partition.alpha"])
-            options = ", ".join(f"{key} {value}" for key, value in found[0].run.regularizers[TERM].items())
-            trials.append(Trial(f"{setting}, {options}", parts, used, found[0].is_papers))
+            trials.append(duel_trial(parts, list(known.values()), ["partition.alpha"]))
     return trials
 
 
