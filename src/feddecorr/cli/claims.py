@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_files
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -42,8 +43,10 @@ def claims(
         return
     print_table(["claim", "verdict", "what is claimed", "found", "seeds", "95 % interval", "command"], map_rows(found))
     for claim in found:
-        for other in claim.elsewhere:
-            say(f"claim {claim.number} elsewhere: {other['verdict']} ({other['setting']}; {other['found']})")
+        counts = Counter(other["verdict"] for other in claim.elsewhere)
+        if counts:
+            said = ", ".join(f"{verdict} in {count}" for verdict, count in counts.items())
+            say(f"claim {claim.number} in other settings: {said} (--json lists them)")
 
 
 def map_rows(found: list[Claim]) -> list[list[str]]:

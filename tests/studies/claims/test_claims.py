@@ -243,7 +243,15 @@ def test_the_setting_with_the_most_seeds_decides_and_others_are_told() -> None:
     other = pair("partition.alpha=inf data.train=5000", WORSE)
     claim = judged(6, [*other, *more])
     assert (claim.verdict, claim.seeds) == ("holds", 4)
-    assert [each["verdict"] for each in claim.elsewhere] == ["does not hold"]
+    assert [(each["verdict"], each["setting"]) for each in claim.elsewhere] == [("does not hold", "data.train=5000")]
+
+
+def test_of_equal_settings_the_same_decides_in_any_order() -> None:
+    """Two networks with as many seeds, runs and images."""
+    runs = [*pair("partition.alpha=inf", NONE), *pair("partition.alpha=inf model=resnet20", WORSE)]
+    claim = judged(6, runs)
+    assert claim.to_dict() == judged(6, runs[::-1]).to_dict()
+    assert len(claim.elsewhere) == 1
 
 
 def test_another_strength_of_the_loss_decides_only_where_the_papers_is_not_there() -> None:

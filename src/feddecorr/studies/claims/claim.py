@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from feddecorr.studies.claims.evidence import Run
 from feddecorr.studies.claims.rules import FEWEST_SEEDS, Rule, decide, seeds_needed
+from feddecorr.studies.contexts import context
 from feddecorr.studies.sample import Sample
 
 HOLDS, FAILS, OPEN = "holds", "does not hold", "not measured"
@@ -98,10 +101,26 @@ class Trial:
         needs = [seeds_needed(part.rule, part.sample) for part in self.parts if part.answer is None]
         return max((need for need in needs if need is not None), default=None) if None not in needs else None
 
+    @cached_property
+    def common(self) -> dict[str, str]:
+        """The settings that all of its runs have in common."""
+        first, *others = (set(context(run.summary)) for run in self.runs)
+        return dict(sorted(first.intersection(*others)))
+
     def weight(self) -> tuple[Any, ...]:
         """Return what makes one setting decide and not another; the outcome is no part of it."""
-        work = max((run.work for run in self.runs), default=0.0)
-        return (not self.is_papers, -self.seeds, -work, self.setting)
+        work = max(run.work for run in self.runs)
+        return (not self.is_papers, -self.seeds, -len(self.runs), -work, list(self.common.items()))
+
+    def against(self, other: Trial) -> dict[str, Any]:
+        """Return its verdict, and in which settings it is not the other."""
+        told = [f"{key}={json.loads(value)}" for key, value in self.common.items() if other.common.get(key) != value]
+        return {
+            "setting": " ".join(told) or self.setting,
+            "verdict": self.verdict,
+            "found": self.deciding.text(),
+            "seeds": self.seeds,
+        }
 
 
 @dataclass(frozen=True)
@@ -151,8 +170,5 @@ def judge_trials(number: int, sentence: str, trials: Sequence[Trial], study: str
         needed=first.needed if first.verdict == OPEN else None,
         found=part.text(),
         setting=first.setting,
-        elsewhere=[
-            {"setting": other.setting, "verdict": other.verdict, "found": other.deciding.text(), "seeds": other.seeds}
-            for other in others
-        ],
+        elsewhere=[other.against(first) for other in others],
     )
