@@ -20,7 +20,7 @@ import torch
 from benchmarks.recording import write_record
 from feddecorr.engines.allocator import keep_freed_memory
 from feddecorr.federation import Federation
-from feddecorr.messages import State
+from feddecorr.states import State
 from feddecorr.methods import METHODS
 from feddecorr.runs.pipeline import run
 from feddecorr.settings.experiment import Experiment

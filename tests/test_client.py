@@ -7,7 +7,8 @@ from torch.nn.functional import cross_entropy
 from feddecorr.client import Client, split_batches
 from feddecorr.errors import RunError
 from feddecorr.federation import Federation
-from feddecorr.messages import Broadcast, State
+from feddecorr.messages import Broadcast
+from feddecorr.states import State
 from feddecorr.rounds import federate
 
 ONE_STEP = ["clients=1", "training.epochs=1", "training.batch=1000", "training.momentum=0", "training.weight_decay=0"]

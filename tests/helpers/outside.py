@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from feddecorr.messages import State
+from feddecorr.states import State
 from feddecorr.methods import Local, Method, Trained
 from feddecorr.objective import Pass, Term
 

@@ -10,7 +10,8 @@ from torch.nn.functional import cross_entropy
 
 from feddecorr.client import Client
 from feddecorr.federation import Federation
-from feddecorr.messages import Broadcast, Server, State, Update
+from feddecorr.messages import Broadcast, Server, Update
+from feddecorr.states import State
 from feddecorr.methods import Local, Method
 from feddecorr.objective import Pass, Term
 from feddecorr.settings.experiment import Experiment

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from feddecorr.messages import State
+from feddecorr.states import State
 from feddecorr.runs.directory import Record
 from feddecorr.settings.experiment import Experiment
 from feddecorr.settings.words import read_words

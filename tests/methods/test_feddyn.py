@@ -4,7 +4,8 @@ from small import small
 from torch import Tensor, nn
 
 from feddecorr.federation import Federation
-from feddecorr.messages import Broadcast, Server, State
+from feddecorr.messages import Broadcast, Server
+from feddecorr.states import State
 from feddecorr.methods.feddyn import FedDyn
 from feddecorr.runs.pipeline import run
 

@@ -15,7 +15,8 @@ from small import digest, result, small
 from feddecorr import rounds
 from feddecorr.client import METHOD, Client
 from feddecorr.federation import Federation
-from feddecorr.messages import State, Update
+from feddecorr.messages import Update
+from feddecorr.states import State
 from feddecorr.methods import METHODS, Local, Method
 from feddecorr.objective import Pass, cross_entropy
 from feddecorr.representation import capture_representations

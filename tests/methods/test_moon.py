@@ -9,7 +9,8 @@ from torch.nn.functional import cosine_similarity, cross_entropy
 
 from feddecorr.client import METHOD, Client
 from feddecorr.federation import Federation
-from feddecorr.messages import Broadcast, State, Update
+from feddecorr.messages import Broadcast, Update
+from feddecorr.states import State
 from feddecorr.runs.pipeline import run
 from feddecorr.settings.experiment import Experiment
 

@@ -6,7 +6,8 @@ from torch import Tensor, nn
 
 from feddecorr.client import METHOD, Client
 from feddecorr.federation import Federation
-from feddecorr.messages import Broadcast, Server, State
+from feddecorr.messages import Broadcast, Server
+from feddecorr.states import State
 from feddecorr.methods import Local, Trained
 from feddecorr.methods.scaffold import SCAFFOLD
 from feddecorr.optimizers import SGD

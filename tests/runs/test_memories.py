@@ -2,7 +2,7 @@ from pathlib import Path
 
 import torch
 
-from feddecorr.messages import State
+from feddecorr.states import State
 from feddecorr.runs.memories import Memories
 
 

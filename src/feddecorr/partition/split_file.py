@@ -46,6 +46,11 @@ class File(Given):
     path: Path = Field(description="the file, as 'feddecorr partition … --out FILE' writes it")
     sha256: str = Field("", validate_default=True, description="digest of the file; filled in when it is not given")
 
+    @field_validator("path")
+    @classmethod
+    def _resolve(cls, path: Path) -> Path:
+        return path.expanduser().absolute()  # a run may be resumed from elsewhere
+
     @field_validator("sha256")
     @classmethod
     def _pin(cls, digest: str, info: ValidationInfo) -> str:

@@ -19,11 +19,12 @@ import numpy as np
 from feddecorr.errors import UserError
 from feddecorr.federation import Federation
 from feddecorr.files import load_note, load_tensors, save_tensors, write_bytes, write_json
-from feddecorr.messages import Server, State
+from feddecorr.messages import Server
 from feddecorr.rounds import Round
 from feddecorr.runs.evaluation import Evaluated
 from feddecorr.runs.memories import Memories
 from feddecorr.settings.experiment import Experiment
+from feddecorr.states import State
 
 KEPT = ("shared", "memory")
 """Parts of the server, beside the model, that go to a file of their own."""

@@ -15,11 +15,11 @@ from feddecorr.collapse.diagnosis import Diagnosis
 from feddecorr.collapse.passes import diagnose
 from feddecorr.errors import UserError
 from feddecorr.files import load_tensors
-from feddecorr.messages import State
 from feddecorr.models.placement import prepare
 from feddecorr.randomness import seeded
 from feddecorr.runs.images import batches
 from feddecorr.settings.experiment import Experiment
+from feddecorr.states import State
 
 SHOWN = 5
 

@@ -23,13 +23,14 @@ from feddecorr.collapse.passes import diagnose, diagnose_beside
 from feddecorr.errors import UserError
 from feddecorr.federation import Federation
 from feddecorr.files import load_tensors
-from feddecorr.messages import Broadcast, Server, State, Update
+from feddecorr.messages import Broadcast, Server, Update
 from feddecorr.partition import PARTITIONS, Homogeneous
 from feddecorr.rounds import draw_clients
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.images import batches
 from feddecorr.runs.memories import Memories
 from feddecorr.runs.pipeline import run as repeat
+from feddecorr.states import State
 from feddecorr.threads import threads
 
 Say = Callable[[str], None]

@@ -14,8 +14,8 @@ from typing import Any
 
 from feddecorr.errors import UserError
 
-SEVERAL = "regularizers"
-"""The one setting that is a table of kinds by name, where others are one kind with a `name`."""
+SEVERAL = ("regularizers", "transforms")
+"""The settings that are tables of kinds by name, where others are one kind with a `name`."""
 
 
 def read_words(words: Iterable[str], onto: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -68,17 +68,18 @@ def _put_all(settings: dict[str, Any], place: tuple[str, ...], table: dict[str, 
 
 def _put(settings: dict[str, Any], place: tuple[str, ...], value: Any) -> None:
     top, *rest = place
-    if top == SEVERAL:
-        _put_several(settings, rest, value)
-    elif rest == ["name"] or (not rest and isinstance(settings.get(top), dict) and isinstance(value, str)):
-        _choose(settings, top, value)
-    elif not rest:
-        settings[top] = value
+    if top in SEVERAL:
+        _put_several(settings, top, rest, value)
+        return
+    *tables, last = place
+    inner = settings
+    for name in tables[:-1] if last == "name" else tables:
+        inner = _table(inner, name)
+    if last == "name" and tables:
+        _choose(inner, tables[-1], value)
+    elif isinstance(inner.get(last), dict) and isinstance(value, str):
+        _choose(inner, last, value)
     else:
-        *tables, last = rest
-        inner = _table(settings, top)
-        for name in tables:
-            inner = _table(inner, name)
         inner[last] = value
 
 
@@ -90,11 +91,11 @@ def _choose(settings: dict[str, Any], top: str, name: str) -> None:
     options["name"] = name
 
 
-def _put_several(settings: dict[str, Any], rest: list[str], value: Any) -> None:
-    chosen = settings.setdefault(SEVERAL, {})
+def _put_several(settings: dict[str, Any], top: str, rest: list[str], value: Any) -> None:
+    chosen = settings.setdefault(top, {})
     if not rest:
         names = value.split(",") if isinstance(value, str) else list(value)
-        settings[SEVERAL] = {name: chosen.get(name, {}) for name in names if name not in ("", "none")}
+        settings[top] = {name: chosen.get(name, {}) for name in names if name not in ("", "none")}
     elif len(rest) == 1:
         chosen[rest[0]] = value
     else:
