@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from feddecorr.cli.console import messages, number, say
 
 if TYPE_CHECKING:
-    from feddecorr.runs.directory import Record
+    from feddecorr.runs.record import Record
 
 SECONDS_BETWEEN_LINES = 2.0
 

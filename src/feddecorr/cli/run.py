@@ -13,7 +13,7 @@ from feddecorr.errors import RunError
 from feddecorr.settings.words import read_words
 
 if TYPE_CHECKING:
-    from feddecorr.runs.directory import Record
+    from feddecorr.runs.record import Record
     from feddecorr.settings.experiment import Experiment
 
 Words = Annotated[

@@ -7,9 +7,8 @@ import json
 import os
 import platform
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -21,55 +20,13 @@ from feddecorr.federation import Federation
 from feddecorr.files import load_note, load_tensors, save_tensors, write_bytes, write_json
 from feddecorr.messages import Server
 from feddecorr.rounds import Round
-from feddecorr.runs.evaluation import Evaluated
 from feddecorr.runs.memories import Memories
+from feddecorr.runs.record import Record
 from feddecorr.settings.experiment import Experiment
 from feddecorr.states import State
 
 KEPT = ("shared", "memory")
 """Parts of the server, beside the model, that go to a file of their own."""
-
-
-@dataclass(frozen=True)
-class Record:
-    """One round, as it is kept. What was not evaluated in this round is None.
-
-    `terms` are the objective's summands as the clients saw them, averaged; `loss` is on the test images.
-    `measures` are all others of docs/diagnosis.md that are one number. `local_models` holds the same of the
-    clients' models before they were averaged, by client, if the experiment asks for it.
-    `state` is the global model after the round, as a module's `load_state_dict` takes it.
-    """
-
-    round: int
-    accuracy: float | None
-    loss: float | None
-    effective_rank: float | None
-    significant_singular_values: int | None
-    singular_values: list[float] | None
-    measures: dict[str, float] | None
-    terms: dict[str, float]
-    clients: list[int]
-    seconds: float
-    local_models: dict[str, dict[str, Any]]
-    state: State = field(repr=False, compare=False)
-
-    @classmethod
-    def of(cls, now: Round, found: Evaluated | None, seconds: float, local: Mapping[int, Evaluated]) -> Record:
-        """Put together what a round and its evaluations gave."""
-        nothing = dict.fromkeys(Evaluated.__dataclass_fields__)
-        return cls(
-            round=now.number,
-            terms=now.terms,
-            clients=now.clients,
-            seconds=seconds,
-            local_models={str(client): asdict(theirs) for client, theirs in sorted(local.items())},
-            state={**now.server.weights, **now.server.buffers},
-            **(asdict(found) if found else nothing),
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return all but the state, ready for JSON."""
-        return {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "state"}
 
 
 class RunDirectory:
@@ -146,9 +103,9 @@ class RunDirectory:
         file = self.path / "weights.safetensors"
         return int(load_note(file)["round"]) if file.exists() else 0
 
-    def rounds(self) -> list[dict[str, Any]]:
-        """Return the records of all rounds that count."""
-        return [json.loads(line) for line in self._lines()[: self.finished_rounds()]]
+    def rounds(self) -> list[Record]:
+        """Return the records of all rounds that count, without their models' states."""
+        return [Record.from_dict(json.loads(line)) for line in self._lines()[: self.finished_rounds()]]
 
     def to_dict(self) -> dict[str, Any]:
         """Return all that is known of the run but its tensors, ready for JSON."""
@@ -156,7 +113,7 @@ class RunDirectory:
             "directory": str(self.path),
             "experiment": self.experiment().to_dict(),
             "environment": self.environment(),
-            "rounds": self.rounds(),
+            "rounds": [record.to_dict() for record in self.rounds()],
         }
 
     def commit(self, now: Round, record: Record) -> None:

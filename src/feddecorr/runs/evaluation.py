@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 import torch
 from torch.nn.functional import cross_entropy
 
-from feddecorr.collapse.answer import MEANINGS
 from feddecorr.collapse.diagnosis import Diagnosis, Subject
 from feddecorr.collapse.gathered import Batch, gather
 from feddecorr.collapse.weights import classifier_weight
@@ -20,24 +19,6 @@ from feddecorr.messages import Broadcast, Server, Update
 from feddecorr.representation import capture_representations, find_classifier
 from feddecorr.threads import threads
 
-OWN = ("accuracy", "effective_rank", "significant_singular_values")
-"""Measures that have a place of their own."""
-
-
-@dataclass(frozen=True)
-class Evaluated:
-    """What was found out; `accuracy` is a fraction, `singular_values` are the covariance's, largest first.
-
-    `measures` are all others of a diagnosis that are one number; docs/diagnosis.md defines them.
-    """
-
-    accuracy: float
-    loss: float
-    effective_rank: float
-    significant_singular_values: int
-    singular_values: list[float]
-    measures: dict[str, float]
-
 
 class Evaluator:
     """Evaluates models, global or local, with one network; draws no random number."""
@@ -47,21 +28,14 @@ class Evaluator:
         self.model = federation.build_model().eval()
 
     @torch.no_grad()
-    def __call__(self, state: Server | Update) -> Evaluated:
-        """Go once over the test images."""
+    def __call__(self, state: Server | Update) -> Diagnosis:
+        """Go once over the test images; return what a run records, since the rest of many rounds fills memory."""
         self.model.load_state_dict({**state.weights, **state.buffers}, strict=False)
         losses: list[float] = []
         subject = Subject(classifier=classifier_weight(find_classifier(self.model)))
         with threads(self.federation.experiment.training.threads):
-            found = Diagnosis.of("", gather(self._batches(losses)), subject=subject).to_dict()
-        return Evaluated(
-            accuracy=found["accuracy"],
-            loss=math.fsum(losses) / found["samples"],
-            effective_rank=found["effective_rank"],
-            significant_singular_values=found["significant_singular_values"],
-            singular_values=found["singular_values"],
-            measures={name: found[name] for name in MEANINGS if name not in OWN and found[name] is not None},
-        )
+            found = Diagnosis.of("model", gather(self._batches(losses)), subject=subject)
+        return Diagnosis.from_dict({**found.recorded(), "loss": math.fsum(losses) / found.samples})
 
     def _batches(self, losses: list[float]) -> Iterator[Batch]:
         experiment, dataset = self.federation.experiment, self.federation.dataset
@@ -85,7 +59,7 @@ class LocalModels:
 
     def __init__(self, evaluate: Evaluator) -> None:
         self.evaluate = evaluate
-        self.found: dict[int, Evaluated] = {}
+        self.found: dict[int, Diagnosis] = {}
 
     def watch(self, run_clients: RunClients) -> RunClients:
         """Return the same, with every update of a round evaluated as it passes."""
@@ -96,7 +70,7 @@ class LocalModels:
             wanted = evaluation.clients and self.is_due(broadcast.round)
             for update in run_clients(broadcast, clients):
                 if wanted:
-                    self.found[update.client] = self.evaluate(update)
+                    self.found[update.client] = replace(self.evaluate(update), client=update.client)
                 yield update
 
         return watched

@@ -11,9 +11,10 @@ from pathlib import Path
 from feddecorr.errors import UserError
 from feddecorr.federation import Federation
 from feddecorr.rounds import federate
-from feddecorr.runs.directory import Record, RunDirectory
+from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.evaluation import Evaluator, LocalModels
 from feddecorr.runs.memories import Memories
+from feddecorr.runs.record import Record
 from feddecorr.settings.experiment import Experiment
 
 
