@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
@@ -46,6 +47,12 @@ class Task:
         with seeded(self.experiment.seed, "model"):
             model = self.experiment.model.build(self.shape, len(self.classes))
         return prepare(model, self.experiment.training)
+
+    def batches(self, images: Images) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield the images as the network takes them, with labels, in the experiment's batches of evaluation."""
+        device, size = self.experiment.training.device, self.experiment.evaluation.batch
+        for pixels, labels in zip(images.pixels.split(size), images.labels.split(size), strict=True):
+            yield self.normalize(pixels.to(device)), labels.to(device)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the task, ready for JSON; `from_dict` of the class takes it back."""
@@ -189,6 +196,7 @@ class Simulation:
     def __init__(self, experiment: Experiment) -> None:
         """Load the data and split it."""
         dataset = experiment.data.load()
+        experiment = experiment.pinned(dataset.sha256)
         labels = dataset.train.labels.numpy()
         parts = experiment.partition.split(labels, clients=experiment.clients, seed=experiment.seed)
         self.dataset = dataset

@@ -196,8 +196,8 @@ class Data(Kind):
             test=self._take(dataset.test, self.test, "test"),
         )
 
-    def pinned(self) -> Self:
-        """Return the same with whatever decides which images these are; a public set's name does that."""
+    def pinned(self, sha256: str | None = None) -> Self:  # noqa: ARG002 - a public set is known by its name
+        """Return the same, told apart from any other images by their digest, where a name does not do that."""
         return self
 
     def _check(self, dataset: Dataset) -> None:
@@ -226,9 +226,9 @@ class Own(Data):
     def _resolve(cls, path: Path) -> Path:
         return path.expanduser().absolute()  # a run may be resumed from elsewhere
 
-    def pinned(self) -> Self:
-        """Return the same with the digest of what lies at the path now."""
-        return self if self.sha256 else self.model_copy(update={"sha256": self.read().sha256})
+    def pinned(self, sha256: str | None = None) -> Self:
+        """Return the same with the digest; unless it is given, of what lies at the path now."""
+        return self if self.sha256 else self.model_copy(update={"sha256": sha256 or self.read().sha256})
 
     def _check(self, dataset: Dataset) -> None:
         if self.sha256 not in ("", dataset.sha256):

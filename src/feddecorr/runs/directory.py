@@ -1,29 +1,23 @@
-"""What is kept of a run: a directory of JSON and safetensors files that is whole at every moment."""
+"""A run on disk: a directory of JSON and safetensors files that is whole at every moment."""
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
-import platform
-import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
-from importlib.metadata import version
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from feddecorr.errors import UserError
 from feddecorr.federation import Federation
-from feddecorr.files import load_note, load_tensors, save_tensors, write_bytes, write_json
+from feddecorr.files import exclusive, load_note, load_tensors, save_tensors, write_bytes, write_json
 from feddecorr.messages import Server
 from feddecorr.rounds import Round
+from feddecorr.runs.environment import environment
 from feddecorr.runs.memories import Memories
 from feddecorr.runs.record import Record
 from feddecorr.settings.experiment import Experiment
-from feddecorr.states import State
+from feddecorr.states import State, lay_out
 
 KEPT = ("shared", "memory")
 """Parts of the server, beside the model, that go to a file of their own."""
@@ -32,8 +26,8 @@ KEPT = ("shared", "memory")
 class RunDirectory:
     """A run on disk.
 
-    `experiment.json`, `environment.json` and `federation.json` are written once. After each round its line goes
-    to `rounds.jsonl`, what the method keeps to `server/ROUND.safetensors`, and then the model replaces
+    `experiment.json`, `environment.json` and `federation.json` are written when it begins. After each round its
+    line goes to `rounds.jsonl`, what the method keeps to `server/ROUND.safetensors`, and then the model replaces
     `weights.safetensors`: that file's note names the round, and so the round counts from that moment on.
     What was there before that round is kept in `previous` (and the method's in `server`): from it, the clients'
     models can be trained again, bit for bit.
@@ -56,45 +50,78 @@ class RunDirectory:
             raise UserError(f"{path} is not empty and holds no run: choose another --out")
 
     @classmethod
-    def create(cls, path: Path, experiment: Experiment) -> RunDirectory:
-        """Begin a new run."""
-        cls.refuse_used(path)
-        path.mkdir(parents=True, exist_ok=True)
-        write_json(path / "experiment.json", experiment.to_dict())
-        return cls(path)
-
-    @classmethod
     def open(cls, path: Path) -> RunDirectory:
         """Take up a run that exists."""
         if not (path / "experiment.json").is_file():
             raise UserError(f"{path} holds no run (no experiment.json): 'feddecorr run … --out {path}' makes one")
         return cls(path)
 
+    def locked(self) -> AbstractContextManager[None]:
+        """Keep a second process from writing to the same run."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        return exclusive(self.path / ".lock", f"{self.path} is being written by another process")
+
+    def begin(self, federation: Federation) -> None:
+        """Write down what the run is or, if it exists, make sure that it is this one and goes on with the same data.
+
+        The number of rounds and whatever else changes no bit is taken from the new experiment.
+        """
+        experiment = federation.experiment
+        about = {
+            "note": federation.note,
+            "classes": federation.task.classes,
+            "sizes": federation.roster.sizes.tolist(),
+            "labels": None if federation.roster.labels is None else federation.roster.labels.tolist(),
+            "data": federation.data,
+            "split": federation.split,
+        }
+        if self.exists():
+            self.refuse_other(experiment)
+            stored = self.federation()
+            for part in ("data", "split"):
+                if None not in (stored[part], about[part]) and stored[part] != about[part]:
+                    raise UserError(
+                        f"{self.path} was begun on other data: the {part} had sha256 {stored[part]}, now {about[part]}"
+                    )
+            if experiment == self.experiment():
+                return
+        else:
+            self.refuse_used(self.path)
+            write_json(self.path / "environment.json", environment())
+            write_bytes(self.path / "federation.json", (json.dumps(about, allow_nan=False) + "\n").encode())
+        write_json(self.path / "experiment.json", experiment.to_dict())
+
+    def exists(self) -> bool:
+        """Tell whether there is a run."""
+        return (self.path / "experiment.json").is_file()
+
+    def refuse_other(self, experiment: Experiment) -> None:
+        """Refuse an experiment whose results would not be those of this run."""
+        if different := list(_differences(self.experiment().identity(), experiment.identity())):
+            raise UserError(
+                f"{self.path} holds another run ({', '.join(different)}): choose another --out; when a run is gone on "
+                "with, only rounds, engine and evaluation.every can be changed"
+            )
+
+    def is_done(self, experiment: Experiment) -> bool:
+        """Tell whether the directory holds this very run with as many rounds, or more."""
+        return (
+            self.exists()
+            and self.finished_rounds() >= experiment.rounds
+            and self.experiment().identity() == experiment.identity()
+        )
+
     def experiment(self) -> Experiment:
         """Return the resolved experiment."""
         return Experiment.parse(json.loads((self.path / "experiment.json").read_text()))
 
-    def change(self, experiment: Experiment) -> None:
-        """Replace the experiment, where only the number of rounds or the engine differs."""
-        write_json(self.path / "experiment.json", experiment.to_dict())
-
-    def describe(self, federation: Federation) -> None:
-        """Keep who holds how many examples of which class, and where the run began."""
-        if not (self.path / "environment.json").exists():
-            write_json(self.path / "environment.json", environment())
-        labels = federation.dataset.train.labels.numpy()
-        size = len(federation.dataset.classes)
-        counts = [np.bincount(labels[part], minlength=size).tolist() for part in federation.parts]
-        content = {"note": federation.dataset.note, "classes": federation.dataset.classes, "counts": counts}
-        write_json(self.path / "federation.json", content)
-
-    def environment(self) -> dict[str, Any] | None:
-        """Return versions, commit and machine on which the run began; None if it never did."""
-        file = self.path / "environment.json"
-        return json.loads(file.read_text()) if file.exists() else None
+    def environment(self) -> dict[str, Any]:
+        """Return versions, commit and machine on which the run began."""
+        stored: dict[str, Any] = json.loads((self.path / "environment.json").read_text())
+        return stored
 
     def federation(self) -> dict[str, Any]:
-        """Return the classes, for each client the number of examples of each, and a note on the data."""
+        """Return what is kept of the data: a note, the classes, everybody's size and labels, and digests."""
         stored: dict[str, Any] = json.loads((self.path / "federation.json").read_text())
         return stored
 
@@ -104,7 +131,7 @@ class RunDirectory:
         return int(load_note(file)["round"]) if file.exists() else 0
 
     def rounds(self) -> list[Record]:
-        """Return the records of all rounds that count, without their models' states."""
+        """Return the records of all rounds that count."""
         return [Record.from_dict(json.loads(line)) for line in self._lines()[: self.finished_rounds()]]
 
     def to_dict(self) -> dict[str, Any]:
@@ -158,19 +185,9 @@ class RunDirectory:
             for name, tensor in load_tensors(self._server_file(number)).items():
                 section, _, key = name.partition("/")
                 sections[section][key] = tensor
-        weights = {name: state[name] for name in start.weights}
+        weights = lay_out({name: state[name] for name in start.weights}, start.weights)
         buffers = {name: state[name] for name in start.buffers}
         return Server(weights, buffers, **sections)
-
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Keep a second process from writing to the same run."""
-        with (self.path / ".lock").open("w") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise UserError(f"{self.path} is being written by another process") from error
-            yield
 
     def _lines(self) -> list[bytes]:
         file = self.path / "rounds.jsonl"
@@ -180,24 +197,11 @@ class RunDirectory:
         return self.path / "server" / f"{number}.safetensors"
 
 
-def environment() -> dict[str, Any]:
-    """Return what else could matter for a run's last bits: versions, the source's commit, the machine."""
-    packages = ("feddecorr", "torch", "numpy", "safetensors")
-    return {
-        "versions": {"python": platform.python_version(), **{name: version(name) for name in packages}},
-        "commit": _commit(),
-        "platform": platform.platform(),
-        "processor": platform.machine(),
-        "cores": os.cpu_count(),
-    }
-
-
-def _commit() -> str | None:
-    """Return the commit of the source tree, with a plus sign if it was changed since; None outside of one."""
-    here = Path(__file__).parent
-    command = ["git", "-C", str(here), "describe", "--always", "--abbrev=40", "--dirty=+", "--exclude=*"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)  # noqa: S603 - fixed words
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout.strip()
+def _differences(one: Mapping[str, Any], other: Mapping[str, Any], place: str = "") -> Iterator[str]:
+    """Yield the dotted names of settings that differ."""
+    for key in sorted({*one, *other}):
+        mine, theirs = one.get(key), other.get(key)
+        if isinstance(mine, Mapping) and isinstance(theirs, Mapping):
+            yield from _differences(mine, theirs, f"{place}{key}.")
+        elif mine != theirs:
+            yield f"{place}{key}: {mine} there, {theirs} here"

@@ -42,6 +42,8 @@ class Record:
             seconds=seconds,
             model=model,
             local_models=dict(sorted(local.items())),
+            missing=now.missing,
+            local_terms=now.local_terms,
             state={**now.server.weights, **now.server.buffers},
         )
 

@@ -111,9 +111,9 @@ class Experiment(Kind):
             )
         return self
 
-    def pinned(self) -> Experiment:
-        """Return the experiment with its own data pinned by their content."""
-        return self.model_copy(update={"data": self.data.pinned()})
+    def pinned(self, sha256: str | None = None) -> Experiment:
+        """Return the experiment with data of one's own pinned by their digest, which is made unless it is given."""
+        return self.model_copy(update={"data": self.data.pinned(sha256)})
 
     def identity(self) -> dict[str, Any]:
         """Return all that decides the bits of a run.
