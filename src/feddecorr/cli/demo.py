@@ -52,17 +52,17 @@ def demo(
     last = {name: RunDirectory.open(out / name).rounds()[-1] for name in RUNS}
     if json:
         keys = ("round", "accuracy", "effective_rank", "significant_singular_values")
-        results = {name: {key: found[key] for key in keys} for name, found in last.items()}
+        results = {name: {key: getattr(record, key) for key in keys} for name, record in last.items()}
         print_json({"runs": results, "report": str(page.resolve())})
         return
     rows = [
         [
             name,
-            number(found["accuracy"], 3),
-            f"{number(found['effective_rank'], 1)} of {len(found['singular_values'])}",
-            number(found["significant_singular_values"]),
+            number(record.accuracy, 3),
+            f"{number(record.effective_rank, 1)} of {len(record.singular_values or [])}",
+            number(record.significant_singular_values),
         ]
-        for name, found in last.items()
+        for name, record in last.items()
     ]
     print_table(["run", "accuracy", "effective rank", "significant singular values"], rows)
     print_text(f"report: {page.resolve()}")

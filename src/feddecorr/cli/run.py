@@ -106,7 +106,10 @@ def tell(directory: Path, *, json: bool) -> None:
         print_json(run.to_dict())
         return
     last = run.rounds()[-1]
-    print_text(
-        f"{directory}: round {last['round']}, accuracy {number(last['accuracy'])}, effective rank "
-        f"{number(last['effective_rank'], 1)}, significant singular values {last['significant_singular_values']}"
-    )
+    found = {
+        "accuracy": number(last.accuracy),
+        "effective rank": number(last.effective_rank, 1),
+        "significant singular values": number(last.significant_singular_values),
+    }
+    told = found if last.model else {term: number(value) for term, value in last.terms.items()}
+    print_text(", ".join([f"{directory}: round {last.round}", *(f"{name} {value}" for name, value in told.items())]))
