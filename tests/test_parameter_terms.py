@@ -2,8 +2,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from feddecorr.objective import Pass, Term
-from feddecorr.objective import linear, proximal
+from feddecorr.objective import Pass, Term, linear, proximal
 
 STREAM = torch.Generator().manual_seed(1)
 WEIGHTS = {name: torch.randn(3, 2, dtype=torch.float64, generator=STREAM) for name in ("a", "b")}

@@ -116,6 +116,11 @@ class Shards:
         return Shard(client, Images(pixels, self.images.labels.index_select(0, mine)))
 
     @property
+    def parts(self) -> Parts:
+        """Everybody's examples, by their places in the images."""
+        return [part.numpy() for part in self.order.tensor_split(self.bounds[1:-1])]
+
+    @property
     def sizes(self) -> NDArray[np.int64]:
         """Everybody's number of examples."""
         return self.bounds.diff().numpy()
@@ -201,9 +206,10 @@ class Simulation:
         parts = experiment.partition.split(labels, clients=experiment.clients, seed=experiment.seed)
         self.dataset = dataset
         self.shards = Shards.of(dataset.train, parts)
+        self.labels = count_labels(parts, labels, len(dataset.classes))
         self.federation = Federation(
             task=Task(experiment, dataset.shape, dataset.classes, dataset.mean, dataset.std),
-            roster=Roster(self.shards.sizes, count_labels(parts, labels, len(dataset.classes))),
+            roster=Roster(self.shards.sizes, self.labels),
             test=dataset.test,
             note=dataset.note,
             data=dataset.sha256,

@@ -10,9 +10,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from feddecorr.states import State
 from feddecorr.methods import Local, Method, Trained
 from feddecorr.objective import Pass, Term
+from feddecorr.states import State
 
 
 class Failing(Method):

@@ -12,7 +12,7 @@ import torch
 from small import small
 from torch import Tensor, nn
 
-from feddecorr.federation import Federation
+from feddecorr.federation import Simulation
 from feddecorr.models import ConvNet, Custom, MobileNetV2, Model, ResNet20
 from feddecorr.models.placement import prepare
 from feddecorr.randomness import seeded
@@ -144,9 +144,9 @@ def test_all_but_the_classifier_is_compiled(compiled: list[str], monkeypatch: py
 
 
 def test_precision_is_part_of_the_experiment() -> None:
-    """Every model that a federation builds runs as its experiment says, and a run with bf16 has a result of its own."""
-    federation = Federation.of(small("training.precision=bf16"))
-    assert {value.dtype for value in federation.start().weights.values()} == {torch.float32}
+    """Every model that a simulation builds runs as its experiment says, and a run with bf16 has a result of its own."""
+    simulation = Simulation(small("training.precision=bf16"))
+    assert {value.dtype for value in simulation.federation.start().weights.values()} == {torch.float32}
     losses = [[record.loss for record in run(small(f"training.precision={name}"))] for name in ("fp32", "bf16")]
     assert losses[0] != losses[1]
     assert losses[0] == pytest.approx(losses[1], rel=0.1)

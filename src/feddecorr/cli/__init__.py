@@ -14,7 +14,8 @@ from feddecorr.cli.diagnose import diagnose
 from feddecorr.cli.list import list_kinds
 from feddecorr.cli.partition import partition
 from feddecorr.cli.report import report
-from feddecorr.cli.run import resume, run
+from feddecorr.cli.resume import resume
+from feddecorr.cli.run import run
 from feddecorr.cli.show import show
 from feddecorr.cli.theory import theory_app
 from feddecorr.errors import RunError, UserError

@@ -162,7 +162,7 @@ def _tell(found: Sequence[Diagnosis], picture: Path, *, json: bool) -> None:
         print_json({**documents[0], "picture": str(picture.resolve()), "others": documents[1:]})
         return
     if len(found) == 1:
-        print_table(["measure", "value", "what it is"], rows(found[0].to_dict()), title=found[0].name)
+        print_table(["measure", "value", "what it is"], rows(found[0]), title=found[0].name)
     else:
         told = {name for name in COLUMNS.values() if any(getattr(each, name) is not None for each in found)}
         known = {heading: name for heading, name in COLUMNS.items() if name in told}

@@ -47,17 +47,16 @@ def partition(
 
         feddecorr run partition=file partition.path=split.json
     """
-    from feddecorr.federation import Federation  # noqa: PLC0415
-    from feddecorr.partition.heterogeneity import Heterogeneity, count_labels  # noqa: PLC0415
+    from feddecorr.federation import Simulation  # noqa: PLC0415
+    from feddecorr.partition.heterogeneity import Heterogeneity  # noqa: PLC0415
     from feddecorr.partition.split_file import write_split  # noqa: PLC0415
     from feddecorr.settings.experiment import Experiment  # noqa: PLC0415 - PyTorch is loaded when it is needed
 
-    federation = Federation.of(Experiment.parse(read_words(words or [])))
-    classes = federation.dataset.classes
-    counts = count_labels(federation.parts, federation.dataset.train.labels.numpy(), len(classes))
+    simulation = Simulation(Experiment.parse(read_words(words or [])))
+    classes, counts = simulation.task.classes, simulation.labels
     found = Heterogeneity.of(counts)
     if out is not None:
-        write_split(out, federation.parts)
+        write_split(out, simulation.shards.parts)
         say(f"split: {out.resolve()}")
     _draw(picture, found, counts.tolist(), classes)
     if json:

@@ -67,29 +67,26 @@ class RunDirectory:
         The number of rounds and whatever else changes no bit is taken from the new experiment.
         """
         experiment = federation.experiment
-        about = {
-            "note": federation.note,
-            "classes": federation.task.classes,
-            "sizes": federation.roster.sizes.tolist(),
-            "labels": None if federation.roster.labels is None else federation.roster.labels.tolist(),
-            "data": federation.data,
-            "split": federation.split,
-        }
         if self.exists():
             self.refuse_other(experiment)
-            stored = self.federation()
-            for part in ("data", "split"):
-                if None not in (stored[part], about[part]) and stored[part] != about[part]:
-                    raise UserError(
-                        f"{self.path} was begun on other data: the {part} had sha256 {stored[part]}, now {about[part]}"
-                    )
-            if experiment == self.experiment():
-                return
+            self._refuse_other_data(federation)
         else:
             self.refuse_used(self.path)
+        if not self.exists() or experiment != self.experiment():
+            write_json(self.path / "experiment.json", experiment.to_dict())
+        if not (self.path / "environment.json").exists():
             write_json(self.path / "environment.json", environment())
+        if not (self.path / "federation.json").exists():
+            labels = federation.roster.labels
+            about = {
+                "note": federation.note,
+                "classes": federation.task.classes,
+                "sizes": federation.roster.sizes.tolist(),
+                "counts": None if labels is None else labels.tolist(),
+                "data": federation.data,
+                "split": federation.split,
+            }
             write_bytes(self.path / "federation.json", (json.dumps(about, allow_nan=False) + "\n").encode())
-        write_json(self.path / "experiment.json", experiment.to_dict())
 
     def exists(self) -> bool:
         """Tell whether there is a run."""
@@ -103,6 +100,13 @@ class RunDirectory:
                 "with, only rounds, engine and evaluation.every can be changed"
             )
 
+    def _refuse_other_data(self, federation: Federation) -> None:
+        stored = self.federation() if (self.path / "federation.json").exists() else {}
+        for part, now in (("data", federation.data), ("split", federation.split)):
+            before = stored.get(part)
+            if before is not None and now is not None and before != now:
+                raise UserError(f"{self.path} was begun on another {part}: its sha256 was {before}, now it is {now}")
+
     def is_done(self, experiment: Experiment) -> bool:
         """Tell whether the directory holds this very run with as many rounds, or more."""
         return (
@@ -115,13 +119,13 @@ class RunDirectory:
         """Return the resolved experiment."""
         return Experiment.parse(json.loads((self.path / "experiment.json").read_text()))
 
-    def environment(self) -> dict[str, Any]:
-        """Return versions, commit and machine on which the run began."""
-        stored: dict[str, Any] = json.loads((self.path / "environment.json").read_text())
-        return stored
+    def environment(self) -> dict[str, Any] | None:
+        """Return versions, commit and machine on which the run began; None if it never did."""
+        file = self.path / "environment.json"
+        return json.loads(file.read_text()) if file.exists() else None
 
     def federation(self) -> dict[str, Any]:
-        """Return what is kept of the data: a note, the classes, everybody's size and labels, and digests."""
+        """Return what is kept of the data: a note, classes, sizes, who holds how many of which class, digests."""
         stored: dict[str, Any] = json.loads((self.path / "federation.json").read_text())
         return stored
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from feddecorr.collapse.diagnosis import Diagnosis
-from feddecorr.messages import State
 from feddecorr.rounds import Round
+from feddecorr.states import State
 
 
 @dataclass(frozen=True, kw_only=True)
