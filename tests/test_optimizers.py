@@ -49,9 +49,9 @@ def test_gradients_are_left_as_they_are() -> None:
 
 @pytest.mark.parametrize("momentum", [0.0, 0.5, 0.9])
 def test_the_amount_is_the_drift_of_a_constant_gradient(momentum: float) -> None:
-    """On a constant gradient g, τ steps move by lr·amount·g."""
+    """On a constant gradient g, all steps together move by amount·g: the learning rate is counted in."""
     weight = torch.zeros(1, dtype=torch.float64)
     optimizer = SGD([weight], lr=0.1, momentum=momentum, weight_decay=0.0)
     for _ in range(10):
         optimizer.step([torch.full((1,), 2.0, dtype=torch.float64)])
-    assert float(weight) == pytest.approx(-0.1 * optimizer.amount * 2.0, rel=1e-12)
+    assert float(weight) == pytest.approx(-optimizer.amount * 2.0, rel=1e-12)

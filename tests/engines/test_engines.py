@@ -41,9 +41,7 @@ def test_updates_can_be_kept(tmp_path: Path, engine: str) -> None:
         for number in (1, 2, 3):
             updates = run_clients(Broadcast.of(number, server), [0, 1, 2, 3])
             kept += [
-                (update, bits(update))
-                for update in updates
-                if isinstance(update, Update) and update.client != number
+                (update, bits(update)) for update in updates if isinstance(update, Update) and update.client != number
             ]
     assert [bits(update) for update, _ in kept] == [then for _, then in kept]
     assert len({then for _, then in kept}) == 9

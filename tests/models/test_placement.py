@@ -1,19 +1,17 @@
-"""Precision, memory format and compilation."""
+"""Precision and memory format."""
 
 from __future__ import annotations
 
 import copy
-import functools
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from small import small
-from torch import Tensor, nn
+from torch import nn
 
 from feddecorr.federation import Simulation
-from feddecorr.models import ConvNet, Custom, MobileNetV2, Model, ResNet20
+from feddecorr.models import ConvNet, MobileNetV2, Model, ResNet20
 from feddecorr.models.placement import prepare
 from feddecorr.randomness import seeded
 from feddecorr.representation import capture_representations
@@ -92,55 +90,6 @@ def test_the_memory_format_changes_rounding_only() -> None:
     """The same pass in both formats gives the same numbers, up to float32's precision."""
     last, first = build(ResNet20()), build(ResNet20(), memory_format="contiguous")
     torch.testing.assert_close(last(IMAGES), first(IMAGES), rtol=1e-4, atol=1e-4)
-
-
-@pytest.fixture
-def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Compile with PyTorch's tracer but without its code generator, which takes a minute; count what is traced."""
-    graphs: list[str] = []
-
-    def backend(graph: torch.fx.GraphModule, _inputs: list[Tensor]) -> Callable[..., Any]:
-        graphs.append(graph.code)
-        return graph.forward
-
-    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend=backend))
-    return graphs
-
-
-@pytest.mark.filterwarnings("ignore")  # the tracer has many of its own
-def test_compiling_leaves_the_result_and_the_representation(compiled: list[str]) -> None:
-    """A compiled network gives what it gives uncompiled, and its representation is caught in every block anew."""
-    plain, model = build(ConvNet(widths=(4, 8))), build(ConvNet(widths=(4, 8)), compile=True)
-    for images in (IMAGES, IMAGES + 1):
-        with capture_representations(plain) as wanted:
-            logits = plain(images)
-        with capture_representations(model) as seen:
-            torch.testing.assert_close(model(images), logits)
-        torch.testing.assert_close(seen.z, wanted.z)
-    assert len(compiled) == 1
-    assert "batch_norm" in compiled[0]
-    assert dict(model.named_parameters()).keys() == dict(plain.named_parameters()).keys()
-
-
-class Nested(nn.Module):
-    """A user's network in which the classifier lies deep."""
-
-    def __init__(self, classes: int) -> None:
-        super().__init__()
-        self.stem = nn.Sequential(nn.Flatten(), nn.Linear(768, 6))
-        self.rest = nn.Sequential(nn.Sequential(nn.ReLU(), nn.Linear(6, 4)), nn.Linear(4, classes))
-
-    def forward(self, x: Tensor) -> Tensor:
-        logits: Tensor = self.rest(self.stem(x))
-        return logits
-
-
-@pytest.mark.filterwarnings("ignore")  # the tracer has many of its own
-def test_all_but_the_classifier_is_compiled(compiled: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """In any network, each largest part without the classifier is compiled."""
-    monkeypatch.setattr("feddecorr.models.custom.import_named", {"here:Nested": Nested}.__getitem__)
-    build(Custom(source="here:Nested"), compile=True)(IMAGES)
-    assert len(compiled) == 2
 
 
 def test_precision_is_part_of_the_experiment() -> None:

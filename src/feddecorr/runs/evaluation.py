@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 import torch
 from torch.nn.functional import cross_entropy
@@ -63,7 +64,7 @@ class Evaluations:
         evaluate = self._due(info.round) if self._experiment.evaluation.clients else None
         for update in updates:
             if evaluate:
-                self.local[update.client] = evaluate(update)
+                self.local[update.client] = replace(evaluate(update), client=update.client)
             yield update
 
     def after(self, now: Round) -> Diagnosis | None:
