@@ -8,15 +8,13 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 from feddecorr.cli.console import messages, number, say
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
     from rich.progress import TaskID
-
-    from feddecorr.runs.directory import Record
 
 SECONDS_BETWEEN_LINES = 3.0
 
@@ -75,7 +73,19 @@ class Progress:
         self._bars.update(self._task, completed=done, total=total, words=words)
 
 
-def follow(records: Iterable[Record], *, title: str, done: int, rounds: int) -> None:
+class Round(Protocol):
+    """A round of a run, as far as it is shown."""
+
+    @property
+    def round(self) -> int:
+        """Its number, from 1."""
+
+    @property
+    def accuracy(self) -> float | None:
+        """None in a round that was not evaluated."""
+
+
+def follow(records: Iterable[Round], *, title: str, done: int, rounds: int) -> None:
     """Let a run go on to its end and show where it is."""
     accuracy = None
     with Progress() as progress:
