@@ -18,7 +18,7 @@ from feddecorr.states import State
 NOTE = "feddecorr"
 """The key of the header under which a message says what it is and what is in it beside tensors."""
 
-Message = TypeVar("Message", Broadcast, Update, Failure)
+Message = TypeVar("Message", bound=Broadcast | Update | Failure)
 
 
 def to_bytes(message: Broadcast | Update | Failure) -> bytes:

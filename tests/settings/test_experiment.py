@@ -48,6 +48,7 @@ def test_an_experiment_is_frozen() -> None:
         ("partition.alpa=3", "partition: unknown option 'alpa': did you mean 'alpha'"),
         ("partition=dirichelt", "partition: unknown partition 'dirichelt': did you mean 'dirichlet'"),
         ("regularizers=fedecorr", "unknown regularizer 'fedecorr': did you mean 'feddecorr'"),
+        ("regularizers=3", "unknown regularizer '3'"),
         ("regularizers.feddecorr.bta=1", "did you mean 'beta'"),
         ("rounds=0", "rounds: input should be greater than 0, not 0"),
         ("rounds=many", "rounds: "),

@@ -18,6 +18,7 @@ from feddecorr.data.balanced import balanced_part
 from feddecorr.errors import UserError
 from feddecorr.randomness import frozen_stream
 from feddecorr.settings.kinds import Kind
+from feddecorr.settings.words import read_list
 
 
 @dataclass(frozen=True)
@@ -158,13 +159,6 @@ def split_off_test(labels: Tensor) -> Tensor:
     return chosen
 
 
-def split_names(value: object) -> object:
-    """Take names with commas between them for a list of names."""
-    if isinstance(value, str):
-        return [name for name in value.split(",") if name not in ("", "none")]
-    return value
-
-
 Change = Literal["crop", "flip", "autoaugment"]
 
 
@@ -174,7 +168,7 @@ class Data(Kind):
     train: PositiveInt | None = Field(None, description="training images, drawn evenly from all classes; else all")
     test: PositiveInt | None = Field(None, description="test images, drawn evenly from all classes; else all")
     seed: int = Field(0, description="of the draw of train and test; the run's seed does not change it")
-    augment: Annotated[tuple[Change, ...], BeforeValidator(split_names)] = Field(
+    augment: Annotated[tuple[Change, ...], BeforeValidator(read_list)] = Field(
         (), description="random changes of training images, in this order: none or any of crop,flip,autoaugment"
     )
 

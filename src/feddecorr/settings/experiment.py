@@ -7,17 +7,17 @@ import json
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BeforeValidator, Field, PlainSerializer, PositiveInt, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, PlainSerializer, PositiveInt, model_validator
 
 from feddecorr.data import DATA, Data, Digits
 from feddecorr.engines.table import ENGINES, Engine, Serial
-from feddecorr.errors import UserError
 from feddecorr.methods import METHODS, FedAvg, Method
 from feddecorr.models import MODELS, ConvNet, Model
 from feddecorr.partition import PARTITIONS, Dirichlet, Partition
 from feddecorr.regularizers import REGULARIZERS, Regularizer
-from feddecorr.settings.kinds import Family, Kind, explain
+from feddecorr.settings.kinds import Family, Kind
 from feddecorr.settings.training import Evaluation, Training
+from feddecorr.settings.words import read_list
 from feddecorr.transforms import TRANSFORMS, Transform
 
 FAMILIES: dict[str, Family[Any]] = {
@@ -39,10 +39,8 @@ def _several(family: Family[Several]) -> tuple[BeforeValidator, PlainSerializer]
     """Return the annotations of a field that holds kinds of a family by name."""
 
     def parse(value: object) -> object:
-        if isinstance(value, str):
-            value = [name for name in value.split(",") if name and name != "none"]
-        if isinstance(value, list | tuple):
-            value = {name: {} for name in value}
+        if isinstance(value, str | list | tuple):
+            value = {str(name): {} for name in read_list(value)}
         if not isinstance(value, Mapping):
             raise ValueError(f"{family.noun}s are names or a table of options by name, not {value!r}")
         return {name: parse_one(name, options) for name, options in value.items()}
@@ -87,14 +85,6 @@ class Experiment(Kind):
     evaluation: Evaluation = Evaluation()
     engine: Annotated[Engine, *ENGINES.field()] = Field(Serial(), description="who runs the clients")
     seed: int = Field(0, description="of the split, the first weights, the batches and the draw of clients")
-
-    @classmethod
-    def parse(cls, settings: Mapping[str, Any]) -> Experiment:
-        """Return the experiment that the settings describe, or say in plain words what is wrong with them."""
-        try:
-            return cls.model_validate(settings)
-        except ValidationError as error:
-            raise UserError(explain(error)) from error
 
     def label(self) -> str:
         """Return a short name: what is learned, by which method, with which regularizers."""

@@ -9,10 +9,12 @@ import sys
 from collections.abc import Iterable, Mapping
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, ClassVar, Generic, TypeGuard, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeGuard, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
+
+from feddecorr.errors import UserError
 
 
 def nearest(wrong: str, right: Iterable[str]) -> str:
@@ -39,6 +41,14 @@ class Kind(BaseModel):
                     hint = nearest(str(key), cls.model_fields)
                     raise PydanticCustomError("unknown", "unknown option '{key}': {hint}", {"key": key, "hint": hint})
         return options
+
+    @classmethod
+    def parse(cls, settings: Mapping[str, Any]) -> Self:
+        """Return the kind with these settings, or say in plain words what is wrong with them."""
+        try:
+            return cls.model_validate(settings)
+        except ValidationError as error:
+            raise UserError(explain(error)) from error
 
     def to_dict(self) -> dict[str, Any]:
         """Return the options, ready for JSON: an infinite number becomes a word, which is read back as it was."""

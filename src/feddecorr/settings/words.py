@@ -51,6 +51,13 @@ def read_file(path: Path) -> dict[str, Any]:
     return settings
 
 
+def read_list(value: Any) -> list[Any]:
+    """Return a list as one may write it: `a,b` for two, `none` or nothing for an empty one, a number for itself."""
+    if isinstance(value, str):
+        return [part for part in map(str.strip, value.split(",")) if part not in ("", "none")]
+    return list(value) if isinstance(value, Iterable) else [value]
+
+
 def _value(text: str) -> Any:
     try:
         return tomllib.loads(f"value = {text}")["value"]
@@ -94,8 +101,7 @@ def _choose(settings: dict[str, Any], top: str, name: str) -> None:
 def _put_several(settings: dict[str, Any], top: str, rest: list[str], value: Any) -> None:
     chosen = settings.setdefault(top, {})
     if not rest:
-        names = value.split(",") if isinstance(value, str) else list(value)
-        settings[top] = {name: chosen.get(name, {}) for name in names if name not in ("", "none")}
+        settings[top] = {name: chosen.get(name, {}) for name in map(str, read_list(value))}
     elif len(rest) == 1:
         chosen[rest[0]] = value
     else:
