@@ -20,8 +20,8 @@ class Stored(Data):
     recipe: ClassVar[Recipe]
 
     def read(self) -> Dataset:
-        """Return the images, mapped from the cache."""
-        return cache.load(self.recipe.name)
+        """Return the images, mapped from the cache; they are standardized by the constants of the whole set."""
+        return replace(cache.load(self.recipe.name), mean=self.recipe.mean, std=self.recipe.std)
 
     def verify(self) -> tuple[Dataset, list[str]]:
         """Compare with the digest that was noted, and with the official ones unless it is noted to be a part."""
