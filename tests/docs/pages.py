@@ -26,7 +26,7 @@ SHELL_SYNTAX = set("|&;<>()$*`")
 PLACEHOLDER = re.compile(r"\b[A-Z][A-Z_]*\b|…")
 
 
-class DoesNotRun(AssertionError):
+class PageError(AssertionError):
     """Something in a page is not as the page says."""
 
 
@@ -148,7 +148,9 @@ class Page:
                 sentence = token.content
                 yield from (Span(line, part.content) for part in token.children or () if part.type == "code_inline")
             elif token.type == "fence":
-                yield Block(line + 1, token.info or _guess(token.content), token.content, _file(sentence, token.content))
+                yield Block(
+                    line + 1, token.info or _guess(token.content), token.content, _file(sentence, token.content)
+                )
             elif token.type == "code_block":
                 yield Block(line, _guess(token.content), token.content)
 
@@ -164,13 +166,18 @@ def _split(line: str) -> tuple[str, ...]:
     lexer.whitespace_split = True
     words = tuple(lexer)
     if any(set(word) <= SHELL_SYNTAX for word in words):
-        raise DoesNotRun(f"more than a plain command: {line}")
+        raise PageError(f"more than a plain command: {line}")
     return words
+
+
+def has_commands(text: str) -> bool:
+    """Tell whether a line of the text begins as a command does, perhaps after a prompt."""
+    return any(line.lstrip("$ ").startswith(PROGRAMS) for line in text.splitlines())
 
 
 def _guess(text: str) -> str:
     """Return the language of a block that names none: commands, or just text."""
-    return "sh" if text.startswith(PROGRAMS) else "text"
+    return "sh" if has_commands(text) else "text"
 
 
 def _file(sentence: str, text: str) -> str | None:

@@ -21,7 +21,7 @@ import pytest
 from click import Command as ClickCommand
 from click import Group
 from command_line import CommandLine
-from pages import ROOT, Block, Command, DoesNotRun, Page, Span
+from pages import ROOT, Block, Command, Page, PageError, Span, has_commands
 from tables import NOT_RUN, ONLY_PARSED, SHORT_RUN, SHORTER
 from typer.main import get_command
 
@@ -43,7 +43,7 @@ class Reader:
             "sh": self._run_commands,
             "toml": lambda _, block: Experiment.parse(tomllib.loads(block.text)),
             "json": lambda _, block: json.loads(block.text),
-            "text": lambda *_: None,  # what a program prints, a formula, a tree
+            "text": self._leave_alone,
         }
         monkeypatch.chdir(directory)
         monkeypatch.syspath_prepend(directory)
@@ -58,11 +58,11 @@ class Reader:
                 else:
                     self._follow_span(piece)
             except Exception as error:
-                raise DoesNotRun(f"{page.path}:{piece.line}: {type(error).__name__}: {error}") from error
+                raise PageError(f"{page.path}:{piece.line}: {type(error).__name__}: {error}") from error
 
     def _follow_block(self, page: Page, block: Block) -> None:
         if block.language not in self._languages:
-            raise DoesNotRun(f"'{block.language}' is no language that is known: {', '.join(self._languages)}")
+            raise PageError(f"'{block.language}' is no language that is known: {', '.join(self._languages)}")
         if block.file:
             Path(block.file).write_text(block.text)
         self._languages[block.language](page, block)
@@ -94,6 +94,11 @@ class Reader:
         self._monkeypatch.setitem(sys.modules, file.stem, module)  # and it is forgotten after the page
         spec.loader.exec_module(module)
 
+    def _leave_alone(self, _: Page, block: Block) -> None:
+        """See that it is what a program prints, a formula, a tree: anything but commands."""
+        if has_commands(block.text):
+            raise PageError("commands in a block that says it is only text")
+
     def _run_commands(self, _: Page, block: Block) -> None:
         for command in block.commands():
             if str(command) not in NOT_RUN:
@@ -105,11 +110,11 @@ class Reader:
             case "feddecorr", *rest:
                 done = self._command_line(*rest)
                 if done.code:
-                    raise DoesNotRun(f"exit code {done.code} of '{shlex.join(words)}': {done.err}")
+                    raise PageError(f"exit code {done.code} of '{shlex.join(words)}': {done.err}")
             case "python", "-m", module, *rest if module.startswith("benchmarks."):
                 self._run_benchmark(module, rest, parse_only=str(command).startswith(tuple(ONLY_PARSED)))
             case _:
-                raise DoesNotRun(f"'{command}' is neither run nor in a table of what is not")
+                raise PageError(f"'{command}' is neither run nor in a table of what is not")
 
     def _run_benchmark(self, module: str, words: Sequence[str], *, parse_only: bool) -> None:
         with self._monkeypatch.context() as patch:
@@ -122,7 +127,7 @@ class Reader:
                 importlib.import_module(module).main()
             except SystemExit as end:
                 if end.code:
-                    raise DoesNotRun(f"exit code {end.code} of 'python -m {module} {shlex.join(words)}'") from end
+                    raise PageError(f"exit code {end.code} of 'python -m {module} {shlex.join(words)}'") from end
 
 
 def then_stop(parse: Callable[..., object]) -> Callable[..., None]:
@@ -188,6 +193,6 @@ def check_names(words: Sequence[str]) -> None:
     """See that a command and its options exist; what stands for something else may be anything."""
     command, rest = find_command(words)
     if isinstance(command, Group) and rest and not rest[0].isupper():
-        raise DoesNotRun(f"there is no command '{rest[0]}' in '{command.name}'")
+        raise PageError(f"there is no command '{rest[0]}' in '{command.name}'")
     if unknown := {word for word in rest if word.startswith("-")} - options_of(command):
-        raise DoesNotRun(f"'{command.name}' has no option {', '.join(sorted(unknown))}")
+        raise PageError(f"'{command.name}' has no option {', '.join(sorted(unknown))}")

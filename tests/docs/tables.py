@@ -24,15 +24,18 @@ SHORT_RUN = "rounds=1 training.epochs=1"
 
 SHORTER = {
     r"feddecorr run": SHORT_RUN,
+    r"feddecorr run(?!.* model=)": "model.widths=[16,32]",
+    r"feddecorr diagnose .*--model convnet": "model.widths=[16,32]",  # what a short run has
     r"feddecorr run .*data=cifar10": "data.train=40 data.test=20 clients=2",  # what the stand-in has, and less work
     r"feddecorr resume .*rounds=": "rounds=2",  # one more than a short run has
     r"feddecorr diagnose .*--round": "--round 1",  # what a short run has
-    r"feddecorr theory (flow|sweep|decorrelate)": "dim=6 classes=4 samples=20 points=5 time=2",
+    r"feddecorr theory (flow|sweep|decorrelate)": "dim=6 classes=4 samples=20 points=3 time=0.2",
     r"feddecorr theory alignment": "dim=10 epochs=1,2 epoch_samples=100",
     r"python -m benchmarks\.augmentation_cost": "--repeats 1 --size 8",
     r"python -m benchmarks\.diagnosis_cost": "--images 40 --repeats 1",
-    r"python -m benchmarks\.loss_scale": "data=digits clients=2 rounds=1 --paper 0.1 --released 0.1",
-    r"python -m benchmarks\.precision": "convnet --rounds 1",
+    r"python -m benchmarks\.loss_scale": "data=digits model.widths=[16,32] training.epochs=1 rounds=1"
+    " --seeds 1 --paper 0.1 --released 0.1",
+    r"python -m benchmarks\.precision": "lenet --rounds 1",
 }
 """What is added to commands that begin so, that they do less of the same."""
 

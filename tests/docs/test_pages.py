@@ -6,7 +6,9 @@ from reader import Reader
 from tables import BEFORE, NOT_RUN, ONLY_PARSED, SHORTER
 
 PAGES = all_pages()
-COMMANDS = [str(command) for page in (*PAGES, *(Page("before", text) for text in BEFORE.values())) for command in page.commands]
+COMMANDS = [
+    str(command) for page in (*PAGES, *(Page("before", text) for text in BEFORE.values())) for command in page.commands
+]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[page.path for page in PAGES])
