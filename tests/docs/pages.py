@@ -122,9 +122,10 @@ class Page:
     @property
     def links(self) -> Iterator[str]:
         """Where links lead to and pictures come from."""
-        for _, token in self._inline():
-            if target := token.attrGet("href") or token.attrGet("src"):
-                yield str(target)
+        for token in self._tokens:
+            for part in token.children or ():
+                if target := part.attrGet("href") or part.attrGet("src"):
+                    yield str(target)
 
     @property
     def anchors(self) -> set[str]:
@@ -136,10 +137,6 @@ class Page:
     def _tokens(self) -> list[Token]:
         return MarkdownIt("commonmark").enable("table").parse(self.text)
 
-    def _inline(self) -> Iterator[tuple[int, Token]]:
-        for token in self._tokens:
-            yield from ((token.map[0] + 1 if token.map else 0, child) for child in token.children or ())
-
     def _pieces(self) -> Iterator[Block | Span]:
         sentence = ""
         for token in self._tokens:
@@ -148,9 +145,9 @@ class Page:
                 sentence = token.content
                 yield from (Span(line, part.content) for part in token.children or () if part.type == "code_inline")
             elif token.type == "fence":
-                yield Block(
-                    line + 1, token.info or _guess(token.content), token.content, _file(sentence, token.content)
-                )
+                text = token.content
+                yield Block(line + 1, token.info or _guess(text), text, _file(sentence, text))
+                sentence = ""
             elif token.type == "code_block":
                 yield Block(line, _guess(token.content), token.content)
 

@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from allowances import NOT_RUN, ONLY_PARSED, SHORT_RUN, SHORTER
 from click import Command as ClickCommand
 from click import Group
 from command_line import CommandLine
-from pages import ROOT, Block, Command, Page, PageError, Span, has_commands
-from tables import NOT_RUN, ONLY_PARSED, SHORT_RUN, SHORTER
+from pages import PLACEHOLDER, ROOT, Block, Command, Page, PageError, Span, has_commands
 from typer.main import get_command
 
 import feddecorr
@@ -114,7 +114,7 @@ class Reader:
             case "python", "-m", module, *rest if module.startswith("benchmarks."):
                 self._run_benchmark(module, rest, parse_only=str(command).startswith(tuple(ONLY_PARSED)))
             case _:
-                raise PageError(f"'{command}' is neither run nor in a table of what is not")
+                raise PageError(f"'{command}' is neither run nor among the allowances")
 
     def _run_benchmark(self, module: str, words: Sequence[str], *, parse_only: bool) -> None:
         with self._monkeypatch.context() as patch:
@@ -192,7 +192,7 @@ def options_of(command: ClickCommand) -> set[str]:
 def check_names(words: Sequence[str]) -> None:
     """See that a command and its options exist; what stands for something else may be anything."""
     command, rest = find_command(words)
-    if isinstance(command, Group) and rest and not rest[0].isupper():
+    if isinstance(command, Group) and rest and not PLACEHOLDER.match(rest[0]):
         raise PageError(f"there is no command '{rest[0]}' in '{command.name}'")
     if unknown := {word for word in rest if word.startswith("-")} - options_of(command):
         raise PageError(f"'{command.name}' has no option {', '.join(sorted(unknown))}")

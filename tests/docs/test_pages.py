@@ -1,9 +1,9 @@
 import re
 
 import pytest
+from allowances import BEFORE, NOT_RUN, ONLY_PARSED, SHORTER
 from pages import ROOT, Page, all_pages
 from reader import Reader
-from tables import BEFORE, NOT_RUN, ONLY_PARSED, SHORTER
 
 PAGES = all_pages()
 COMMANDS = [

@@ -34,7 +34,7 @@ WRONG = {
     "a command that a sentence names": ("Use `feddecorr data fetch NAME`.", "no command 'fetch' in 'data'"),
     "an option that a sentence names": ("Use `feddecorr data get NAME --form FILE`.", "'get' has no option --form"),
     "a name in Python": ("There is `feddecorr.collapse.Spectrum`.", "no attribute 'Spectrum'"),
-    "a program that nobody told how to run": (fenced("sh", "conda install feddecorr"), "neither run nor in a table"),
+    "a program that nobody told how to run": (fenced("sh", "conda install feddecorr"), "among the allowances"),
     "more of a shell than a command": (fenced("sh", "feddecorr list | head"), "more than a plain command"),
     "an option of a benchmark": (
         fenced("sh", "python -m benchmarks.augmentation_cost --repeat 1 --sizes 8"),
