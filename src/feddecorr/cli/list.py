@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from feddecorr.cli.console import JsonOption, print_json, print_table, say
-from feddecorr.errors import UserError
-from feddecorr.settings.kinds import Family, Kind, nearest
+from feddecorr.errors import UserError, nearest
+from feddecorr.settings.kinds import Family, Kind
 from feddecorr.settings.words import SEVERAL
 
 

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from feddecorr.errors import UserError
+from feddecorr.errors import UserError, nearest
 from feddecorr.partition.split import Indices, Parts
 from feddecorr.partition.split_file import Given
-from feddecorr.settings.kinds import import_named, nearest
+from feddecorr.settings.kinds import import_named
 
 
 class Flower(Given):

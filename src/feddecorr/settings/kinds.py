@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import json
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Self, TypeGuard, TypeVar
@@ -14,14 +13,7 @@ from typing import Any, ClassVar, Generic, Self, TypeGuard, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
-from feddecorr.errors import UserError
-
-
-def nearest(wrong: str, right: Iterable[str]) -> str:
-    """Return a sentence that names what was probably meant, or all there is."""
-    names = sorted(right)
-    close = difflib.get_close_matches(wrong, names, n=1, cutoff=0.5)
-    return f"did you mean '{close[0]}'?" if close else f"there are: {', '.join(names) or 'none'}"
+from feddecorr.errors import UserError, nearest
 
 
 class Kind(BaseModel):
