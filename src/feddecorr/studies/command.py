@@ -63,11 +63,3 @@ def text(value: Any) -> str:
     if isinstance(value, str) and read_words([f"value={value}"])["value"] == value:
         return value
     return str(value) if isinstance(value, float) else json.dumps(value)
-
-
-def flatten(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return the settings with dotted keys, without tables in tables."""
-    flat: dict[str, Any] = {}
-    for key, value in settings.items():
-        flat |= flatten(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
-    return flat

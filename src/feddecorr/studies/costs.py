@@ -45,12 +45,12 @@ class Costs:
         images = [cost.image for cost in measured.values()]
         self._other = Cost(sum(images) / len(images), 0.0) if images else UNIT
 
-    def of_round(self, experiment: Experiment) -> float:
-        """Return what a round costs on the average; zero if the data are not there, for then nothing is done."""
+    def of_round(self, experiment: Experiment) -> float | None:
+        """Return what a round costs on the average; None if the data are not there."""
         try:
             train, test = sizes(experiment.data)
         except UserError:
-            return 0.0
+            return None
         cost = self.measured.get(kind(experiment), self._other)
         cohort = max(1, round(experiment.participation * experiment.clients))
         trained = train * cohort / experiment.clients * experiment.training.epochs

@@ -80,8 +80,8 @@ class Runner:
         self._measuring.end()
 
     def _start(self) -> None:
-        """Let the longest runs that fit begin."""
-        self._waiting.sort(key=self._order)
+        """Let the next runs that fit begin, in their order; those whose process was killed at the very end."""
+        self._waiting.sort(key=lambda job: job.deaths)
         while self._waiting:
             job = self._waiting[0]
             needed = self._needed(job)
@@ -97,10 +97,6 @@ class Runner:
                 return
             else:
                 self._give(self._waiting.pop(0), needed)
-
-    def _order(self, job: Job) -> tuple[int, float]:
-        """Sort the longest first, so that all cores end together; those whose process was killed at the very end."""
-        return job.deaths, -self._pace.foreseen(job.digest, job.left)
 
     def _needed(self, job: Job) -> int:
         """Return its cores: all of them if its process was killed, which is mostly for lack of memory."""

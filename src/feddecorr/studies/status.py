@@ -59,7 +59,8 @@ class Busy:
     @property
     def running(self) -> Running:
         """What is told of it."""
-        return Running(self.job.name, self.job.finished + 1, self.job.experiment.rounds)
+        rounds = self.job.experiment.rounds
+        return Running(self.job.name, min(self.job.finished + 1, rounds), rounds)
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,12 @@
-"""A study: a declared list of runs, and what to make of them."""
+"""What a study is: a declared list of runs, and what to make of them."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from feddecorr.settings.experiment import Experiment
 from feddecorr.studies.summary import Summary
@@ -13,8 +15,10 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 SCALES = ("paper", "small", "smoke")
+"""In which sizes every study comes; `scales.py` says what they mean."""
 
-Labels = dict[str, str | int | float]
+Label = str | int | float
+Labels = dict[str, Label]
 
 
 @dataclass(frozen=True)
@@ -27,15 +31,16 @@ class Arm:
 
 @dataclass(frozen=True)
 class Result:
-    """What came of an arm; no summary where the run is missing or failed."""
+    """What came of an arm: no summary where the run is missing or failed, no directory where only records are left."""
 
     labels: Labels
     summary: Summary | None
+    directory: Path | None = None
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table of words, as it is printed."""
+    """A table of words, as it is shown."""
 
     title: str
     headings: Sequence[str]
@@ -45,7 +50,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure, drawn when it is asked for."""
+    """A figure, which is drawn when it is asked for."""
 
     title: str
     draw: Callable[[], go.Figure]
@@ -55,17 +60,17 @@ class Figure:
 Finding = Table | Figure
 
 
-class Study(Protocol):
-    """What the runner and the command line ask of a study."""
+class Study(ABC):
+    """A name, a line about what it shows, where the paper has it, its runs, and its tables and figures."""
 
     name: str
     shows: str
     place: str
 
+    @abstractmethod
     def arms(self, scale: str, seeds: int) -> list[Arm]:
-        """Return all runs of the study at that scale, for the seeds from 0."""
-        ...
+        """Return all runs at that scale, for the seeds from 0."""
 
+    @abstractmethod
     def findings(self, results: Sequence[Result], scale: str) -> list[Finding]:
-        """Return tables and figures; what is missing is shown as missing."""
-        ...
+        """Return tables and figures of whatever results there are; what is missing is shown as missing."""

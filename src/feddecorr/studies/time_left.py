@@ -45,7 +45,8 @@ class Pace:
 
     def foresee(self, costs: Costs) -> None:
         """Foresee by these costs from now on, and judge by them what was done before."""
-        self._round = {digest: costs.of_round(experiment) for digest, experiment in self._experiments.items()}
+        rounds = {digest: costs.of_round(experiment) for digest, experiment in self._experiments.items()}
+        self._round = {digest: cost or 0.0 for digest, cost in rounds.items()}  # without data, nothing will be done
         self._by_kind: dict[Kind, Spent] = defaultdict(Spent)
         self._all = Spent()
         for digest, spent in self._rounds.items():
@@ -74,10 +75,6 @@ class Pace:
             return None
         start = sum(self._starts) / len(self._starts) if self._starts and not begun else 0.0
         return start + rounds * self._round[digest] * factor
-
-    def foreseen(self, digest: str, rounds: int) -> float:
-        """Return what so many rounds cost, in units that only compare."""
-        return rounds * self._round[digest]
 
 
 def time_left(running: Iterable[float], waiting: Sequence[float], cores: int) -> float:
