@@ -97,7 +97,7 @@ def conduct(undertaking: Undertaking, *, jobs: int | None, json: bool) -> None:
     for study in undertaking.studies:
         results = results_of_runs(study.arms(undertaking.scale, undertaking.seeds), undertaking.store)
         told.append(_draw(undertaking, study, results))
-    _tell(told, json=json, failures={} if not failures else _name_failures(failures, arms))
+    _tell(told, json=json, failures=failures)
 
 
 def redraw(undertaking: Undertaking, summaries: Sequence[Summary], *, json: bool) -> None:
@@ -141,19 +141,12 @@ def _describe(table: Any) -> dict[str, Any]:
     return {"title": table.title, "headings": list(table.headings), "rows": list(map(list, table.rows))}
 
 
-def _name_failures(failures: dict[str, Failure], arms: Sequence[Arm]) -> dict[str, Failure]:
-    """Return the failures by the run's digest and what it is."""
-    labels = {arm.experiment.digest(): arm.labels for arm in reversed(arms)}
-    return {
-        f"{digest} ({', '.join(f'{key} {value}' for key, value in labels[digest].items())})": failure
-        for digest, failure in failures.items()
-    }
-
-
 def _tell(told: Sequence[dict[str, Any]], *, json: bool, failures: dict[str, Failure]) -> None:
     if json:
-        reasons = {run: failure.reason for run, failure in failures.items()}
-        print_json({"studies": list(told), "failures": reasons})
+        failed = [
+            {"run": digest, "name": failure.name, "reason": failure.reason} for digest, failure in failures.items()
+        ]
+        print_json({"studies": list(told), "failures": failed})
     elif len(told) == 1:
         for table in told[0]["tables"]:
             print_table(table["headings"], table["rows"], title=table["title"])
@@ -162,7 +155,9 @@ def _tell(told: Sequence[dict[str, Any]], *, json: bool, failures: dict[str, Fai
     else:
         rows = [[each["name"], str(each["runs"]), str(each["missing"]), each["files"][1]] for each in told]
         print_table(["study", "runs", "missing", "page"], rows)
-    for run, failure in failures.items():
-        say("\n".join(filter(None, [failure.trace, f"{run} failed: {failure.reason}"])))
+    for digest, failure in failures.items():
+        say("\n".join(filter(None, [failure.trace, f"{failure.name} ({digest}) failed: {failure.reason}"])))
     if failures:
-        raise RunError(f"{len(failures)} runs failed; all others are done, and the same command tries them again")
+        raise RunError(
+            f"runs that failed: {len(failures)}; all others are done, and the same command tries these again"
+        )

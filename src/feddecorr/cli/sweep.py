@@ -43,7 +43,7 @@ def sweep(  # noqa: PLR0913, PLR0917 - an argument for each option
     given = dict(map(read_over, over or []))
     table = table.model_copy(update={"over": {**table.over, **given}, "where": [*table.where, *(where or [])]})
     name = next((Path(word).stem for word in words or [] if "=" not in word), "sweep")
-    count = seeds or table.seeds or 1
+    count = len(table.over["seed"]) if "seed" in table.over else seeds or table.seeds or 1
     options = [f"--over={word}" for word in over or []] + [f"--where={word}" for word in where or []]
     command = shlex.join(["feddecorr", "sweep", *(words or []), *options, f"--seeds={count}"])
     study = SweepStudy(name, settings, table)

@@ -9,9 +9,18 @@ from typing import Any
 from feddecorr.errors import UserError
 from feddecorr.runs.directory import Record, RunDirectory
 from feddecorr.runs.pipeline import resume, run
+from feddecorr.settings import words
 from feddecorr.settings.experiment import Experiment
 
+SEVERAL = (words.SEVERAL,)
+"""The settings that are tables of kinds by name, where others are one kind with a `name`."""
+
 SCALARS = ("accuracy", "loss", "effective_rank", "significant_singular_values")
+
+
+def address(experiment: Experiment) -> str:
+    """Return the name of the run's directory: the same for all experiments whose results have the same bits."""
+    return experiment.digest()
 
 
 def ensure(experiment: Experiment, path: Path) -> Generator[Record, None, None]:

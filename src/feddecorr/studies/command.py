@@ -9,7 +9,7 @@ from typing import Any
 
 from feddecorr.settings.experiment import FAMILIES, Experiment
 from feddecorr.settings.kinds import Kind
-from feddecorr.settings.words import SEVERAL, read_words
+from feddecorr.settings.words import read_words
 
 SILENT = ("engine",)
 """Settings that change nothing of the result."""
@@ -27,7 +27,7 @@ def experiment_words(experiment: Experiment) -> list[str]:
         value = getattr(experiment, key)
         if key in SILENT:
             continue
-        if key == SEVERAL:
+        if isinstance(value, Mapping):  # several kinds by name
             said += words(key, ",".join(value)) if value else []
             for name, kind in value.items():
                 said += words(f"{key}.{name}", _options(kind))

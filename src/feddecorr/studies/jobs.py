@@ -43,7 +43,7 @@ def plan(arms: Iterable[Arm], store: Path) -> list[Job]:
     """
     jobs: dict[str, Job] = {}
     for arm in arms:
-        digest = arm.experiment.digest()
+        digest = adapter.address(arm.experiment)
         known = jobs.get(digest)
         experiment = arm.experiment.model_copy(update={"engine": Serial()})
         if known:

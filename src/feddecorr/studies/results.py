@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from feddecorr.runs.directory import RunDirectory
-from feddecorr.studies.adapter import finished_rounds
+from feddecorr.studies.adapter import address, finished_rounds
 from feddecorr.studies.study import Arm, Result
 from feddecorr.studies.summary import Summary
 
 
 def results_of_runs(arms: Sequence[Arm], store: Path) -> list[Result]:
     """Look the arms up in the store; runs that are not done are missing."""
-    return [_of_run(arm, store / arm.experiment.digest()) for arm in arms]
+    return [_of_run(arm, store / address(arm.experiment)) for arm in arms]
 
 
 def _of_run(arm: Arm, path: Path) -> Result:
@@ -25,7 +25,7 @@ def _of_run(arm: Arm, path: Path) -> Result:
 def results_of_records(arms: Sequence[Arm], summaries: Sequence[Summary]) -> list[Result]:
     """Look the arms up in records; runs that are not there, or not to their end, are missing."""
     known = {summary.digest: summary for summary in summaries}
-    return [_of_record(arm, known.get(arm.experiment.digest())) for arm in arms]
+    return [_of_record(arm, known.get(address(arm.experiment))) for arm in arms]
 
 
 def _of_record(arm: Arm, summary: Summary | None) -> Result:

@@ -147,14 +147,14 @@ class Runner:
     def _settle(self, busy: Busy, answer: Ended | Failed) -> None:
         """Put a run where it belongs after a worker has let it go."""
         if isinstance(answer, Failed):
-            self.failures[busy.job.digest] = Failure(answer.reason, answer.trace)
+            self._fail(busy.job, answer.reason, answer.trace)
         elif answer.held:
             self._held.append(busy.job)
         elif not busy.job.look():
             if busy.pausing:
                 self._waiting.append(busy.job)
             else:
-                self.failures[busy.job.digest] = Failure(f"it ended after round {busy.job.finished}")
+                self._fail(busy.job, f"it ended after round {busy.job.finished} of {busy.job.experiment.rounds}")
 
     def _learn(self, worker: RunWorker, answer: Passed) -> None:
         busy, now = self._busy[worker], time.monotonic()
@@ -180,7 +180,10 @@ class Runner:
             self._waiting.append(job)
             return
         end = f"its process ended {job.deaths} times, the last time in round {job.finished + 1} with exit code {code}"
-        self.failures[job.digest] = Failure(f"{end} (-9: killed, perhaps for lack of memory)")
+        self._fail(job, f"{end} (-9: killed, perhaps for lack of memory)")
+
+    def _fail(self, job: Job, reason: str, trace: str | None = None) -> None:
+        self.failures[job.digest] = Failure(job.name, reason, trace)
 
     def _look_around(self) -> None:
         """See what others have done, and tell how far everything is."""

@@ -11,8 +11,9 @@ from feddecorr.studies.time_left import Pace, time_left
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a run is not there, and where in the code it came up."""
+    """Which run is not there, why, and where in the code it came up."""
 
+    name: str
     reason: str
     trace: str | None = None
 

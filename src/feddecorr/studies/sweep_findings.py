@@ -20,7 +20,7 @@ NOTE = (
 
 
 def sweep_findings(results: Sequence[Result], axes: Sequence[str]) -> list[Finding]:
-    """Return mean ± standard deviation over the seeds for each combination, and a line for each unless they are many."""
+    """Return mean ± standard deviation over the seeds for each combination, and a line for each if they are few."""
     cells = gather(results)
     headings = [*axes, "seeds", *(name.replace("_", " ") for name in STATISTICS), "effective rank"]
     found: list[Finding] = [Table("All combinations", headings, [_row(cell, axes) for cell in cells], NOTE)]

@@ -11,8 +11,9 @@ from pydantic import Field, PositiveInt, ValidationError
 
 from feddecorr.errors import UserError
 from feddecorr.settings.experiment import FAMILIES, Experiment
-from feddecorr.settings.kinds import Kind, explain
-from feddecorr.settings.words import SEVERAL, read_words
+from feddecorr.settings.kinds import Kind, explain, nearest
+from feddecorr.settings.words import read_words
+from feddecorr.studies.adapter import SEVERAL
 from feddecorr.studies.command import text, words
 from feddecorr.studies.conditions import Condition
 from feddecorr.studies.contexts import flatten
@@ -77,12 +78,12 @@ class SweepStudy(Study):
         for key, values in sweep.over.items():
             if not values:
                 raise UserError(f"sweep.over: {key} has no values")
-        for key in (key for rule in sweep.skip for key in rule if key not in sweep.over):
-            raise UserError(f"sweep.skip names '{key}', which is not varied: there are: {', '.join(sweep.over)}")
+        for key in (key for rule in sweep.skip for key in rule if key not in (*sweep.over, "seed")):
+            raise UserError(f"sweep.skip names '{key}', which is not varied: {nearest(key, [*sweep.over, 'seed'])}")
 
     def arms(self, scale: str, seeds: int) -> list[Arm]:  # noqa: ARG002 - a sweep has the scale that its settings have
         """Return a run for each combination and seed; a seed is complete before the next one begins."""
-        arms: dict[str, Arm] = {}
+        arms: dict[str, Arm] = {}  # combinations that come to the same, once an option is left out, are one
         first = int(self._settings.get("seed", 0))
         used: set[str] = set()
         for seed in self._seeds or range(first, first + seeds):
@@ -90,7 +91,7 @@ class SweepStudy(Study):
                 combination, settings = self._combine(dict(zip(self._axes, values, strict=True)))
                 used |= {key for key, value in combination.items() if value is not None}
                 if experiment := self._parse({**combination, "seed": seed}, {**settings, "seed": seed}):
-                    arms.setdefault(experiment.digest(), Arm(_labels(combination, seed), experiment))
+                    arms.setdefault(experiment.model_dump_json(), Arm(_labels(combination, seed), experiment))
         if useless := [key for key in self._axes if key not in used]:
             raise UserError(f"nothing that is chosen in this sweep has an option '{useless[0]}'")
         if not arms:
@@ -109,8 +110,8 @@ class SweepStudy(Study):
         top, option = key.split(".")[:2]
         if top not in self._axes or top not in FAMILIES:
             return True
-        if top == SEVERAL:
-            return option in settings[SEVERAL]
+        if top in SEVERAL:
+            return option in settings[top]
         kind = settings[top]
         name = str(kind["name"] if isinstance(kind, Mapping) else kind)
         known = FAMILIES[top].table.get(name.partition(":")[0])
@@ -159,14 +160,12 @@ def _names(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings by dotted keys, with a kind's name under its own key, and None for options it has not."""
     known: dict[str, Any] = {}
     for key, family in FAMILIES.items():
-        prefixes = {name: f"{key}.{name}" if key == SEVERAL else key for name in family.table}
-        known |= {
-            f"{prefixes[name]}.{option}": None for name, cls in family.table.items() for option in cls.model_fields
-        }
-        kind = settings.get(key, {} if key == SEVERAL else family.default)
-        if key == SEVERAL:
+        for name, cls in family.table.items():
+            prefix = f"{key}.{name}" if key in SEVERAL else key
+            known |= {f"{prefix}.{option}": None for option in cls.model_fields}
+        kind = settings.get(key, {} if key in SEVERAL else family.default)
+        if key in SEVERAL:
             known[key] = "+".join(kind) or "none"
         else:
             known[key] = kind.get("name", family.default) if isinstance(kind, Mapping) else kind
-    said = {key: value for key, value in flatten(settings).items() if key not in FAMILIES}
-    return {**known, **said}
+    return {**known, **{key: value for key, value in flatten(settings).items() if key not in FAMILIES}}
