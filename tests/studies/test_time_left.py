@@ -59,7 +59,7 @@ class World:
         if busy.job.left:
             seconds = self.seconds(busy.job.experiment)
             if not self.waiting and len(self.busy) == 1 and busy.job.left * seconds > POOL_PAYS:
-                busy.processes = CORES  # as the runner does it; a pool is not twice as fast
+                busy.cores = busy.processes = CORES  # as the runner does it; a pool is not twice as fast
                 seconds /= 0.85 * CORES
             heapq.heappush(self.events, (self.now + seconds, id(busy)))
         else:
