@@ -17,7 +17,7 @@ from feddecorr.files import load_tensors
 
 HELPERS = Path(__file__).parents[1] / "helpers"
 STUDY = ("reproduce", "own_studies:Own", "--scale", "small", "--seeds", "2")
-KILLS = 3
+KILLS = 2
 
 
 def start(out: Path) -> subprocess.Popen[bytes]:

@@ -42,8 +42,8 @@ class Cell:
 
     def name(self, axes: Sequence[str]) -> str:
         """Return the labels of these axes as the name of a line."""
-        return ", ".join(f"{axis} {self.labels[axis]}" if _is_number(self.labels[axis]) else str(self.labels[axis])
-                         for axis in axes)  # fmt: skip
+        named = [(axis, self.labels[axis]) for axis in axes]
+        return ", ".join(f"{axis} {value}" if _is_number(value) else str(value) for axis, value in named)
 
 
 def _is_number(value: object) -> bool:
@@ -68,9 +68,3 @@ def split_by(cells: Sequence[Cell], axes: Sequence[str]) -> Iterator[tuple[str, 
     for cell in cells:
         groups.setdefault(cell.name(axes), []).append(cell)
     yield from groups.items()
-
-
-def varying(cells: Sequence[Cell]) -> list[str]:
-    """Return the axes on which the cells differ, or the first if they don't."""
-    axes = list(cells[0].labels) if cells else []
-    return [axis for axis in axes if len({cell.labels[axis] for cell in cells}) > 1] or axes[:1]

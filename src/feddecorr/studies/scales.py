@@ -155,6 +155,7 @@ SMOKE = Scale(
     clients={8: "clients=8 participation=0.5"},
     grids={
         "*": {"data": ("synthetic",), "model": ("convnet",), "alpha": (0.05, 0.5, "inf")},
+        "sphere": {"alpha": ("inf", 0.05)},
         "clients": {"clients": (4, 6, 8), "alpha": (0.05,)},
         "beta": {"beta": (0, 0.05, 0.1), "alpha": (0.05,)},
         "epochs": {"epochs": (1, 2), "alpha": (0.05,)},
