@@ -17,15 +17,16 @@ from feddecorr.studies.study import Arm, Figure, Finding, Result, Study, Table
 
 
 class Logged(Method):
-    """FedAvg that writes down every round that begins, and who does it."""
+    """FedAvg that writes down every round that begins."""
 
     directory: str
+    number: int
 
     def terms(self, local: Local) -> Mapping[str, Term]:
         """Add a line to the run's file, in one piece, whoever else writes to it."""
         if local.client == 0:
             file = os.open(Path(self.directory) / "rounds", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-            os.write(file, f"{local.lr} {local.broadcast.round} {os.getpid()}\n".encode())
+            os.write(file, f"{self.number} {local.broadcast.round}\n".encode())
             os.close(file)
         return {}
 
@@ -39,13 +40,13 @@ def arms(*varied: str, seeds: int = 1, rounds: int = 3) -> list[Arm]:
     ]
 
 
-LOGGED_RATES = (0.01, 0.02, 0.03, 0.04, 0.05, 0.06)
+LOGGED = 6
 
 
 def do_logged_runs(directory: Path) -> None:
-    """Let runs be there that tell each other apart by their learning rates."""
-    logged = f"method=own_studies:Logged method.directory={directory} training.lr="
-    failures = run_all(arms(*(f"{logged}{rate}" for rate in LOGGED_RATES)), directory / "store", jobs=2)
+    """Let numbered runs be there."""
+    logged = f"method=own_studies:Logged method.directory={directory} method.number="
+    failures = run_all(arms(*(f"{logged}{number}" for number in range(LOGGED))), directory / "store", jobs=2)
     if failures:
         raise RuntimeError(str(failures))
 

@@ -1,12 +1,13 @@
 """The laws of the runner, on runs of a second: each is done once, and nothing is lost."""
 
+import json
 import threading
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from own_studies import LOGGED_RATES, arms, do_logged_runs
+from own_studies import LOGGED, arms, do_logged_runs
 from small import digest, without_time
 
 from feddecorr.engines.processes import context
@@ -24,7 +25,7 @@ def outcome(store: Path) -> dict[str, Any]:
     """Return all of the runs that must not depend on who did them, when, or how often they were interrupted."""
     return {
         path.name: (
-            [without_time(line) for line in RunDirectory.open(path).rounds()],
+            [without_time(json.loads(line)) for line in (path / "rounds.jsonl").read_text().splitlines()],
             digest(load_tensors(path / "weights.safetensors")),
         )
         for path in sorted(store.iterdir())
@@ -142,10 +143,8 @@ def test_two_at_once_share_the_work_and_do_nothing_twice(tmp_path: Path) -> None
         process.join()
     assert [process.exitcode for process in both] == [0, 0]
     begun = [line.split() for line in (tmp_path / "rounds").read_text().splitlines()]
-    assert sorted((lr, number) for lr, number, _ in begun) == [
-        (str(lr), str(number)) for lr in LOGGED_RATES for number in (1, 2, 3)
-    ]
-    assert [RunDirectory(path).finished_rounds() for path in (tmp_path / "store").iterdir()] == [3] * len(LOGGED_RATES)
+    assert sorted(begun) == [[str(which), str(number)] for which in range(LOGGED) for number in (1, 2, 3)]
+    assert [RunDirectory(path).finished_rounds() for path in (tmp_path / "store").iterdir()] == [3] * LOGGED
 
 
 def test_processes_end_with_the_one_that_started_them(tmp_path: Path) -> None:
@@ -161,4 +160,4 @@ def test_processes_end_with_the_one_that_started_them(tmp_path: Path) -> None:
         assert time.monotonic() < until
         time.sleep(0.02)
     do_logged_runs(tmp_path)
-    assert [RunDirectory(path).finished_rounds() for path in (tmp_path / "store").iterdir()] == [3] * len(LOGGED_RATES)
+    assert [RunDirectory(path).finished_rounds() for path in (tmp_path / "store").iterdir()] == [3] * LOGGED

@@ -1,6 +1,7 @@
 import json
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 from small import small
@@ -12,11 +13,14 @@ from feddecorr.settings.experiment import Experiment
 from feddecorr.settings.words import read_words
 from feddecorr.studies.summary import STATISTICS, Summary, read_summaries, write_summaries
 
+RECORDS: list[Any] = []
+"""What the run yielded."""
+
 
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
     path = tmp_path_factory.mktemp("runs") / "a"
-    list(run(small("rounds=12", "evaluation.clients=true", "regularizers=feddecorr"), path))
+    RECORDS[:] = run(small("rounds=12", "evaluation.clients=true", "regularizers=feddecorr"), path)
     return RunDirectory.open(path)
 
 
@@ -32,9 +36,9 @@ def test_a_summary_survives_its_line_of_json(summary: Summary) -> None:
 def test_it_says_what_the_run_recorded(directory: RunDirectory, summary: Summary) -> None:
     """Exactly, but for milliseconds; the last spectrum and the last local models are there, and no others."""
     lines = [json.loads(line) for line in (directory.path / "rounds.jsonl").read_text().splitlines()]
-    assert [line["model"]["accuracy"] for line in summary.rounds] == [line["accuracy"] for line in lines]
+    assert [line["model"]["accuracy"] for line in summary.rounds] == [record.accuracy for record in RECORDS]
     assert [line["terms"] for line in summary.rounds] == [line["terms"] for line in lines]
-    assert summary.spectrum == lines[-1]["singular_values"]
+    assert summary.spectrum == RECORDS[-1].singular_values
     assert {client: model["accuracy"] for client, model in summary.local_models.items()} == {
         client: model["accuracy"] for client, model in lines[-1]["local_models"].items()
     }
@@ -84,7 +88,8 @@ def test_records_are_read_from_files_and_folders_and_counted_once(directory: Run
     shorter = summary.as_asked(small("rounds=5"))
     other = Summary.from_dict({**summary.to_dict(), "digest": "other"})
     write_summaries(tmp_path / "deep" / "records.jsonl", [shorter, other])
-    RunDirectory.create(tmp_path / "begun", small())
+    (tmp_path / "begun").mkdir()
+    (tmp_path / "begun" / "experiment.json").write_text(json.dumps(small().to_dict()))
     found = read_summaries([tmp_path / "deep" / "records.jsonl", directory.path.parent, tmp_path / "begun"])
     assert found == [summary, other]
     write_summaries(tmp_path / "again.jsonl", found)
