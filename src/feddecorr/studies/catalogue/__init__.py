@@ -1,0 +1,7 @@
+"""Every study by its name."""
+
+from __future__ import annotations
+
+from feddecorr.studies.study import Study
+
+STUDIES: dict[str, Study] = {}
