@@ -43,7 +43,7 @@ def test_a_server_without_test_images_has_a_run_like_any_other(apart: Apart, tmp
     expected = [digest(record.state) for record in run(experiment)]
     records = run(experiment, tmp_path / "run", through=apart.connect(experiment))
     first = next(records)
-    records.close()  # type: ignore[attr-defined]  # a generator
+    records.close()
     rest = list(resume(tmp_path / "run", through=apart.connect(experiment)))
     assert [digest(record.state) for record in (first, *rest)] == expected
     assert [record.accuracy for record in RunDirectory.open(tmp_path / "run").rounds()] == [None] * 3

@@ -89,7 +89,7 @@ def test_a_torn_last_line_is_no_round(tmp_path: Path, expected: list[Any]) -> No
     out = tmp_path / "run"
     records = run(small(*WORDS), out)
     next(records)
-    records.close()  # type: ignore[attr-defined]  # a generator
+    records.close()
     with (out / "rounds.jsonl").open("a") as lines:
         lines.write('{"round": 2, "accu')
     assert len(RunDirectory.open(out).rounds()) == 1

@@ -7,6 +7,7 @@ import sys
 import typer
 import typer.core
 
+from feddecorr.cli.claims import claims
 from feddecorr.cli.compare import compare
 from feddecorr.cli.console import say
 from feddecorr.cli.data import data_app
@@ -40,6 +41,7 @@ app.command()(resume)
 app.command()(show)
 app.command()(report)
 app.command()(diagnose)
+app.command()(claims)
 app.command()(partition)
 app.command()(reproduce)
 app.command()(sweep)

@@ -61,6 +61,16 @@ class RunDirectory:
         self.path.mkdir(parents=True, exist_ok=True)
         return exclusive(self.path / ".lock", f"{self.path} is being written by another process")
 
+    def is_held(self) -> bool:
+        """Tell whether a process is at work on the run."""
+        if not self.path.is_dir():
+            return False
+        try:
+            with self.locked():
+                return False
+        except UserError:
+            return True
+
     def begin(self, federation: Federation) -> None:
         """Write down what the run is or, if it exists, make sure that it is this one and goes on with the same data.
 
