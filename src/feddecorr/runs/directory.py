@@ -94,7 +94,7 @@ class RunDirectory:
 
     def refuse_other(self, experiment: Experiment) -> None:
         """Refuse an experiment whose results would not be those of this run."""
-        if different := list(_differences(self.experiment().identity(), experiment.identity())):
+        if different := list(differences(self.experiment().identity(), experiment.identity())):
             raise UserError(
                 f"{self.path} holds another run ({', '.join(different)}): choose another --out; when a run is gone on "
                 "with, only rounds, engine and evaluation.every can be changed"
@@ -201,11 +201,11 @@ class RunDirectory:
         return self.path / "server" / f"{number}.safetensors"
 
 
-def _differences(one: Mapping[str, Any], other: Mapping[str, Any], place: str = "") -> Iterator[str]:
+def differences(one: Mapping[str, Any], other: Mapping[str, Any], place: str = "") -> Iterator[str]:
     """Yield the dotted names of settings that differ."""
     for key in sorted({*one, *other}):
         mine, theirs = one.get(key), other.get(key)
         if isinstance(mine, Mapping) and isinstance(theirs, Mapping):
-            yield from _differences(mine, theirs, f"{place}{key}.")
+            yield from differences(mine, theirs, f"{place}{key}.")
         elif mine != theirs:
             yield f"{place}{key}: {mine} there, {theirs} here"
