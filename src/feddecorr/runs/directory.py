@@ -33,10 +33,10 @@ class RunDirectory:
     models can be trained again, bit for bit.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.previous = path / "previous"
-        self.memories = Memories(path / "clients")
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.previous = self.path / "previous"
+        self.memories = Memories(self.path / "clients")
 
     @staticmethod
     def refuse_used(path: Path) -> None:
@@ -50,11 +50,12 @@ class RunDirectory:
             raise UserError(f"{path} is not empty and holds no run: choose another --out")
 
     @classmethod
-    def open(cls, path: Path) -> RunDirectory:
+    def open(cls, path: str | Path) -> RunDirectory:
         """Take up a run that exists."""
-        if not (path / "experiment.json").is_file():
+        directory = cls(path)
+        if not directory.exists():
             raise UserError(f"{path} holds no run (no experiment.json): 'feddecorr run … --out {path}' makes one")
-        return cls(path)
+        return directory
 
     def locked(self) -> AbstractContextManager[None]:
         """Keep a second process from writing to the same run."""

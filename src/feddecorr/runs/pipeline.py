@@ -38,7 +38,7 @@ def resume(
     Another experiment may be given if it differs only in what changes no bit: `rounds` (to go further), `engine`
     and `evaluation.every`.
     """
-    directory = RunDirectory.open(Path(out))
+    directory = RunDirectory.open(out)
     if experiment is not None:
         directory.refuse_other(experiment)
         if experiment.rounds < directory.finished_rounds():
