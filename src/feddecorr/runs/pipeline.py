@@ -12,7 +12,7 @@ from feddecorr.engines.allocator import keep_freed_memory
 from feddecorr.errors import UserError
 from feddecorr.federation import Connection, Simulation
 from feddecorr.rounds import federate
-from feddecorr.runs.directory import RunDirectory
+from feddecorr.runs.directory import RunDirectory, differences
 from feddecorr.runs.evaluation import Evaluations
 from feddecorr.runs.record import Record
 from feddecorr.settings.experiment import Experiment
@@ -37,7 +37,7 @@ def resume(out: str | Path, *, experiment: Experiment | None = None, through: Co
     Another experiment may be given if it differs only in what changes no bit: `rounds` (to go further), `engine`
     and `evaluation.every`.
     """
-    directory = RunDirectory.open(Path(out))
+    directory = RunDirectory.open(out)
     if experiment is not None:
         directory.refuse_other(experiment)
         if experiment.rounds < directory.finished_rounds():
@@ -60,6 +60,8 @@ def _go_on(experiment: Experiment, path: Path | None, through: Connection | None
         return
     connection = through or Simulation(experiment)  # what is wrong with the data comes up before there is a run
     federation = connection.federation
+    if through and (different := list(differences(federation.experiment.to_dict(), experiment.to_dict()))):
+        raise UserError(f"the connection is for another experiment ({', '.join(different)}): give both the same")
     with ExitStack() as stack:
         directory = RunDirectory(path or Path(stack.enter_context(TemporaryDirectory(prefix="feddecorr-"))))
         stack.enter_context(directory.locked())
