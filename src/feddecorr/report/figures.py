@@ -21,24 +21,26 @@ Axis = tuple[str, list[str]]
 def spectra(runs: Mapping[str, Sequence[float]], shown: int = SHOWN_VALUES, *, threshold: bool = True) -> go.Figure:
     """Draw the logarithms of the singular values, largest first, as in the paper's figure 2.
 
-    The threshold τ is of a covariance's values, not of a layer's.
+    The threshold τ is of a covariance's values, not of a layer's. A run without values is left out, and the
+    others keep their colours.
     """
     figure = _figure("k, index of the singular value", "log of the k-th singular value")
     for (name, values), colour in zip(runs.items(), _colours(runs), strict=True):
-        logs = logarithms(values, shown)
-        figure.add_scatter(x=list(range(1, len(logs) + 1)), y=logs, name=name, mode="lines", line_color=colour)
+        if logs := logarithms(values, shown):
+            figure.add_scatter(x=list(range(1, len(logs) + 1)), y=logs, name=name, mode="lines", line_color=colour)
     if threshold:
         figure.add_hline(y=LOG_TAU, line_dash="dot", line_color="#888", annotation_text="log τ = −2")
     return figure
 
 
 def over_rounds(runs: Mapping[str, Sequence[tuple[int, float]]], what: str) -> go.Figure:
-    """Draw one measure per round for each run."""
+    """Draw one measure per round for each run that has it; every run keeps its colour in all pictures."""
     figure = _figure("round", what)
     for (name, points), colour in zip(runs.items(), _colours(runs), strict=True):
-        rounds, values = zip(*points, strict=True)
-        mode = "lines" if len(points) > 1 else "markers"
-        figure.add_scatter(x=list(rounds), y=list(values), name=name, mode=mode, line_color=colour)
+        if points:
+            rounds, values = zip(*points, strict=True)
+            mode = "lines" if len(points) > 1 else "markers"
+            figure.add_scatter(x=list(rounds), y=list(values), name=name, mode=mode, line_color=colour)
     return figure
 
 

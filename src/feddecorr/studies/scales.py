@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from feddecorr.errors import UserError
-from feddecorr.settings.kinds import nearest
+from feddecorr.errors import UserError, nearest
 from feddecorr.studies.study import Label, Labels
 
 Grids = Mapping[str, Mapping[str, Sequence[Label]]]
