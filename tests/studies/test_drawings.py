@@ -1,17 +1,16 @@
 """What figures show."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
-import torch
 from made_up import results, summary
 from small import small
 
 from feddecorr import run
 from feddecorr.report.figures import SMALLEST_LOG, bands, logarithms
 from feddecorr.studies.catalogue import STUDIES
-from feddecorr.studies.catalogue.sphere import unit_vectors
 from feddecorr.studies.study import Arm, Figure, Result
 from feddecorr.studies.summary import Summary
 
@@ -79,19 +78,16 @@ def test_the_loss_is_drawn_for_each_client() -> None:
 
 def test_points_on_the_sphere_are_unit_vectors_of_the_test_images(tmp_path: Any) -> None:
     """Of a run's last model; drawn from its directory, and missing without one."""
-    experiment = small("rounds=1")
-    list(run(experiment, tmp_path / "run"))
-    points, labels = unit_vectors(tmp_path / "run")
-    assert points.shape == (40, 3)
-    assert torch.linalg.norm(points, dim=1) == pytest.approx([1.0] * 40)
-    assert labels.tolist() == experiment.data.load().test.labels.tolist()
+    list(run(small("rounds=1"), tmp_path / "run"))
     study = STUDIES["sphere"]
-    arms = study.arms("smoke", 1)
-    first, *others = [Result(arm.labels, summary(arm.experiment), tmp_path / "run") for arm in arms]
-    found = study.findings([first, *(Result(other.labels, other.summary) for other in others)], "smoke")[0]
-    assert isinstance(found, Figure)
-    assert len(found.draw().data) == 1
-    assert "Missing: alpha 0.05; alpha 0.05, FedDecorr" in found.note
+    first, *others = [Result(arm.labels, summary(arm.experiment)) for arm in study.arms("smoke", 1)]
+    found = study.findings([replace(first, directory=tmp_path / "run"), *others], "smoke")
+    one, *missing = [finding for finding in found if isinstance(finding, Figure)]
+    assert one.title == "alpha inf"
+    lengths = [math.hypot(*point) for trace in one.draw().data for point in zip(trace.x, trace.y, trace.z, strict=True)]
+    assert lengths == pytest.approx([1.0] * 40)
+    assert [figure.title for figure in missing] == ["alpha 0.05", "alpha 0.05, FedDecorr"]
+    assert all("Missing" in figure.note for figure in missing)
 
 
 def test_logarithms_go_no_further_down_than_is_drawn() -> None:
