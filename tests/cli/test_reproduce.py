@@ -75,7 +75,7 @@ def test_a_run_that_fails_is_told_at_the_end_and_the_others_are_there(feddecorr:
     assert outcome.code == 1
     (failure,) = outcome.document["failures"]
     assert failure["reason"] == "client 1 failed in round 2: ZeroDivisionError: as it was told to"
-    assert failure["name"] == "what method=outside:Failing seed 0"
+    assert failure["name"] == "method=outside:Failing seed 0"
     (told,) = outcome.document["studies"]
     assert [row[2] == "missing" for row in told["tables"][0]["rows"]] == [False, True, False]
     assert "as it was told to" in outcome.err

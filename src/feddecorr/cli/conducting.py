@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from feddecorr.cli.console import print_json, print_table, print_text, say
-from feddecorr.cli.study_progress import duration, follow_runs
+from feddecorr.cli.study_progress import MeasuringLines, duration, follow_runs
 from feddecorr.errors import RunError
 
 if TYPE_CHECKING:
@@ -50,8 +50,7 @@ def foresee(undertaking: Undertaking, *, jobs: int | None, json: bool) -> None:
     from feddecorr.studies.jobs import available_cores  # noqa: PLC0415 - PyTorch is loaded when it is needed
 
     arms = undertaking.arms()
-    say("measuring this machine, for about ten seconds at most …")
-    costs = measured_costs(arm.experiment for arm in arms)
+    costs = measured_costs((arm.experiment for arm in arms), MeasuringLines())
     estimate = Estimate.of(arms, costs, jobs or available_cores(), undertaking.store)
     found = list(zip(estimate.jobs, estimate.seconds, strict=True))
     if json:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from feddecorr.studies.status import Status, Tell
 
 SECONDS_BETWEEN_LINES = 10.0
+SECONDS_BETWEEN_MEASUREMENTS = 3.0
 
 
 @contextmanager
@@ -38,6 +39,19 @@ def follow_runs(title: str) -> Iterator[Tell]:
             progress.update(task, completed=done, total=status.total, rest=_rest(status), left=duration(status.left))
 
         yield tell
+
+
+class MeasuringLines:
+    """Says how far a measurement of the machine is, as often as a line can be read."""
+
+    def __init__(self) -> None:
+        self._last = 0.0
+
+    def __call__(self, done: int, total: int) -> None:
+        """Take note of how many of the measurements are done."""
+        if time.monotonic() - self._last >= SECONDS_BETWEEN_MEASUREMENTS:
+            say(f"measuring what runs cost on this machine: {done} of {total} networks and methods")
+            self._last = time.monotonic()
 
 
 class _Lines:

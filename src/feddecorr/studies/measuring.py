@@ -10,7 +10,8 @@ from multiprocessing.connection import Connection
 from feddecorr.engines.processes import context
 from feddecorr.errors import UserError
 from feddecorr.settings.experiment import Experiment
-from feddecorr.studies.costs import Costs, kind, measure, sizes
+from feddecorr.studies.costs import Costs, kind, sizes
+from feddecorr.studies.probing import measure
 
 SECONDS = 5.0
 STEPS = 50

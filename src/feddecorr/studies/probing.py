@@ -1,0 +1,99 @@
+"""Short runs that tell what an image costs on this machine."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+
+from feddecorr.engines.serial import Serial
+from feddecorr.errors import RunError, UserError
+from feddecorr.methods import FedAvg
+from feddecorr.partition import Homogeneous
+from feddecorr.runs.pipeline import run
+from feddecorr.settings.experiment import Experiment
+from feddecorr.studies.costs import FORWARD, Cost, Kind, kind, network, objective, sizes
+
+PLAIN = "fedavg"
+"""The objective that all others are measured against."""
+
+
+def measure(
+    experiments: Iterable[Experiment], seconds: float, tell: Callable[[int, int], None] | None = None
+) -> dict[Kind, Cost]:
+    """Return the cost of each kind among the experiments, from a measurement of about that many seconds.
+
+    Every network is measured with FedAvg, and every objective on the cheapest of the networks: their product is
+    taken for the cost of both together. What cannot be measured, because its data are not there, is left out.
+    `tell` is told how many of these measurements are done, and how many there are.
+    """
+    kinds = {kind(experiment): experiment for experiment in experiments}
+    networks = {network(experiment): experiment for experiment in kinds.values()}
+    objectives = {objective(experiment): experiment for experiment in kinds.values()}
+    objectives.pop(PLAIN, None)
+    clock = _Clock(seconds, len(networks) + len(objectives), tell or (lambda *_: None))
+    costs: dict[str, Cost] = {}
+    for name, experiment in networks.items():
+        plain = experiment.model_copy(update={"method": FedAvg(), "regularizers": {}})
+        if cost := _try(plain, clock.share()):
+            costs[name] = cost
+    if not costs:
+        return {}
+    cheapest = min(costs, key=lambda name: costs[name].image)
+    factors = {PLAIN: 1.0}
+    for name, experiment in objectives.items():
+        chosen = {"method": experiment.method, "regularizers": experiment.regularizers}
+        cost = _try(networks[cheapest].model_copy(update=chosen), clock.share())
+        factors[name] = cost.image / costs[cheapest].image if cost else 1.0
+    return {
+        found: Cost(costs[own].image * factors[objective(experiment)], costs[own].evaluation)
+        for found, experiment in kinds.items()
+        if (own := network(experiment)) in costs
+    }
+
+
+class _Clock:
+    """Divides the time among all that is measured; each has at least what it cannot do without."""
+
+    def __init__(self, seconds: float, total: int, tell: Callable[[int, int], None]) -> None:
+        self._end = time.monotonic() + seconds
+        self._done = 0
+        self._total = total
+        self._tell = tell
+
+    def share(self) -> float:
+        """Return the seconds that the next one has."""
+        self._tell(self._done, self._total)
+        self._done += 1
+        return (self._end - time.monotonic()) / (self._total - self._done + 1)
+
+
+def _try(experiment: Experiment, seconds: float) -> Cost | None:
+    """Measure with a few images, and if that was quick, with whole batches."""
+    try:
+        train, test = sizes(experiment.data)
+        started = time.perf_counter()
+        few = _measure(experiment, min(train, 8), min(test, 8))
+        spent = time.perf_counter() - started
+        batch = experiment.training.batch
+        if spent * batch / 2 > seconds:
+            return few
+        return _measure(experiment, min(train, 4 * batch), min(test, 500))
+    except (UserError, RunError):
+        return None
+
+
+def _measure(experiment: Experiment, train: int, test: int) -> Cost:
+    """Run four rounds of one client: the first two warm up, with and without an evaluation."""
+    small = {
+        "data": experiment.data.model_copy(update={"train": train, "test": test}),
+        "clients": 1,
+        "partition": Homogeneous(minimum=1),
+        "participation": 1.0,
+        "rounds": 4,
+        "training": experiment.training.model_copy(update={"epochs": 1}),
+        "evaluation": experiment.evaluation.model_copy(update={"every": 2, "clients": False}),
+        "engine": Serial(),
+    }
+    *_, trained, evaluated = [record.seconds for record in run(experiment.model_copy(update=small))]
+    image = trained / train
+    return Cost(image, max(0.0, evaluated - trained - test * FORWARD * image))
