@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from feddecorr.engines.serial import Serial
 from feddecorr.errors import RunError, UserError
@@ -31,23 +32,22 @@ def measure(
     objectives = {objective(experiment): experiment for experiment in kinds.values()}
     objectives.pop(PLAIN, None)
     clock = _Clock(seconds, len(networks) + len(objectives), tell or (lambda *_: None))
-    costs: dict[str, Cost] = {}
+    probes: dict[str, Probe] = {}
     for name, experiment in networks.items():
         plain = experiment.model_copy(update={"method": FedAvg(), "regularizers": {}})
-        if cost := _try(plain, clock.share()):
-            costs[name] = cost
-    if not costs:
+        if probe := Probe.within(plain, clock.share()):
+            probes[name] = probe
+    if not probes:
         return {}
-    cheapest = min(costs, key=lambda name: costs[name].image)
+    cheapest = min(probes.values(), key=lambda probe: probe.cost.image)
     factors = {PLAIN: 1.0}
     for name, experiment in objectives.items():
-        chosen = {"method": experiment.method, "regularizers": experiment.regularizers}
-        cost = _try(networks[cheapest].model_copy(update=chosen), clock.share())
-        factors[name] = cost.image / costs[cheapest].image if cost else 1.0
+        clock.share()
+        factors[name] = cheapest.factor(experiment)
     return {
-        found: Cost(costs[own].image * factors[objective(experiment)], costs[own].evaluation)
+        found: Cost(probes[own].cost.image * factors[objective(experiment)], probes[own].cost.evaluation)
         for found, experiment in kinds.items()
-        if (own := network(experiment)) in costs
+        if (own := network(experiment)) in probes
     }
 
 
@@ -67,19 +67,43 @@ class _Clock:
         return (self._end - time.monotonic()) / (self._total - self._done + 1)
 
 
-def _try(experiment: Experiment, seconds: float) -> Cost | None:
-    """Measure with a few images, and if that was quick, with whole batches."""
-    try:
-        train, test = sizes(experiment.data)
-        started = time.perf_counter()
-        few = _measure(experiment, min(train, 8), min(test, 8))
-        spent = time.perf_counter() - started
-        batch = experiment.training.batch
-        if spent * batch / 2 > seconds:
-            return few
-        return _measure(experiment, min(train, 4 * batch), min(test, 500))
-    except (UserError, RunError):
-        return None
+@dataclass(frozen=True)
+class Probe:
+    """What was measured of an experiment, with how many images."""
+
+    experiment: Experiment
+    train: int
+    test: int
+    cost: Cost
+
+    @classmethod
+    def within(cls, experiment: Experiment, seconds: float) -> Probe | None:
+        """Measure with a few images, and if that was quick, with whole batches; None if it cannot be done."""
+        try:
+            train, test = sizes(experiment.data)
+            started = time.perf_counter()
+            few = cls.of(experiment, min(train, 8), min(test, 8))
+            spent = time.perf_counter() - started
+            batch = experiment.training.batch
+            if spent * batch / 2 > seconds:
+                return few
+            return cls.of(experiment, min(train, 4 * batch), min(test, 500))
+        except (UserError, RunError):
+            return None
+
+    @classmethod
+    def of(cls, experiment: Experiment, train: int, test: int) -> Probe:
+        """Measure with so many images."""
+        return cls(experiment, train, test, _measure(experiment, train, test))
+
+    def factor(self, other: Experiment) -> float:
+        """Return what another method and its regularizers cost in relation to the plain one; 1 if they cannot run."""
+        chosen = {"method": other.method, "regularizers": other.regularizers}
+        try:
+            cost = _measure(self.experiment.model_copy(update=chosen), self.train, self.test)
+        except (UserError, RunError):
+            return 1.0
+        return cost.image / self.cost.image
 
 
 def _measure(experiment: Experiment, train: int, test: int) -> Cost:
