@@ -17,6 +17,10 @@ from feddecorr.studies.costs import FORWARD, Cost, Kind, kind, network, objectiv
 PLAIN = "fedavg"
 """The objective that all others are measured against."""
 
+ROUNDS = 4
+FEW = 8
+MOST_BATCHES = 4
+
 
 def measure(
     experiments: Iterable[Experiment], seconds: float, tell: Callable[[int, int], None] | None = None
@@ -78,16 +82,12 @@ class Probe:
 
     @classmethod
     def within(cls, experiment: Experiment, seconds: float) -> Probe | None:
-        """Measure with a few images, and if that was quick, with whole batches; None if it cannot be done."""
+        """Measure with a few images, and then with as many as there is time for; None if it cannot be done."""
         try:
             train, test = sizes(experiment.data)
-            started = time.perf_counter()
-            few = cls.of(experiment, min(train, 8), min(test, 8))
-            spent = time.perf_counter() - started
-            batch = experiment.training.batch
-            if spent * batch / 2 > seconds:
-                return few
-            return cls.of(experiment, min(train, 4 * batch), min(test, 500))
+            few = cls.of(experiment, min(train, FEW), min(test, FEW))
+            images = min(int(seconds / ROUNDS / few.cost.image), MOST_BATCHES * experiment.training.batch, train)
+            return few if images < 2 * FEW else cls.of(experiment, images, min(test, images))
         except (UserError, RunError):
             return None
 
@@ -107,13 +107,13 @@ class Probe:
 
 
 def _measure(experiment: Experiment, train: int, test: int) -> Cost:
-    """Run four rounds of one client: the first two warm up, with and without an evaluation."""
+    """Run four rounds of one client: the first two warm up, without and with an evaluation."""
     small = {
         "data": experiment.data.model_copy(update={"train": train, "test": test}),
         "clients": 1,
         "partition": Homogeneous(minimum=1),
         "participation": 1.0,
-        "rounds": 4,
+        "rounds": ROUNDS,
         "training": experiment.training.model_copy(update={"epochs": 1}),
         "evaluation": experiment.evaluation.model_copy(update={"every": 2, "clients": False}),
         "engine": Serial(),
