@@ -18,8 +18,10 @@ PLAIN = "fedavg"
 """The objective that all others are measured against."""
 
 ROUNDS = 4
-FEW = 8
+FEW = 16
 MOST_BATCHES = 4
+LEAST_SECONDS = 1.0
+"""Time for every network, however many there are: a small one takes whole batches in it, which cost less an image."""
 
 
 def measure(
@@ -86,7 +88,8 @@ class Probe:
         try:
             train, test = sizes(experiment.data)
             few = cls.of(experiment, min(train, FEW), min(test, FEW))
-            images = min(int(seconds / ROUNDS / few.cost.image), MOST_BATCHES * experiment.training.batch, train)
+            allowed = max(seconds, LEAST_SECONDS) / ROUNDS / few.cost.image
+            images = min(int(allowed), MOST_BATCHES * experiment.training.batch, train)
             return few if images < 2 * FEW else cls.of(experiment, images, min(test, images))
         except (UserError, RunError):
             return None
