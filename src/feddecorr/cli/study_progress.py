@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+from time import monotonic
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -49,9 +49,9 @@ class MeasuringLines:
 
     def __call__(self, done: int, total: int) -> None:
         """Take note of how many of the measurements are done."""
-        if time.monotonic() - self._last >= SECONDS_BETWEEN_MEASUREMENTS:
+        if monotonic() - self._last >= SECONDS_BETWEEN_MEASUREMENTS:
             say(f"measuring what runs cost on this machine: {done} of {total} networks and methods")
-            self._last = time.monotonic()
+            self._last = monotonic()
 
 
 class _Lines:
@@ -61,7 +61,7 @@ class _Lines:
         self._last = 0.0
 
     def __call__(self, status: Status) -> None:
-        now, done = time.monotonic(), status.done + status.failed
+        now, done = monotonic(), status.done + status.failed
         finished = done == status.total
         if now - self._last < SECONDS_BETWEEN_LINES and not (finished and done != self._said):
             return
