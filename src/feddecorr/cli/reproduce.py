@@ -15,6 +15,7 @@ from feddecorr.cli.conducting import (
     conduct,
     foresee,
     redraw,
+    warm_up_processes,
 )
 from feddecorr.cli.console import JsonOption, print_json, print_table, say
 from feddecorr.cli.study_progress import MeasuringLines, duration
@@ -50,6 +51,8 @@ def reproduce(  # noqa: PLR0913, PLR0917 - an argument for each option
 
         feddecorr reproduce NAME --records results/NAME.jsonl
     """
+    if not (list_all or dry_run or records):
+        warm_up_processes()
     from feddecorr.studies.lookup import ALL, find_studies  # noqa: PLC0415
     from feddecorr.studies.scales import find_scale  # noqa: PLC0415 - PyTorch is loaded when it is needed
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from time import monotonic
 from collections.abc import Iterator
 from contextlib import contextmanager
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from feddecorr.cli.console import messages, say
