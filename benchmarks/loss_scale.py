@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
@@ -38,10 +39,10 @@ def runs(settings: dict[str, Any], scales: list[Scale], seeds: int) -> Iterator[
         for normalization, beta in scales:
             terms = {} if normalization == "none" else {"feddecorr": {"beta": beta, "normalization": normalization}}
             experiment = Experiment.parse({**settings, "regularizers": terms, "seed": seed})
-            records = [record.to_dict() for record in run(experiment)]
-            spectrum = [float(f"{value:.5g}") for value in records[-1]["singular_values"][:100]]
+            records = [replace(record, state={}) for record in run(experiment)]
+            spectrum = [float(f"{value:.5g}") for value in (records[-1].singular_values or [])[:100]]
             columns = ("accuracy", "effective_rank", "significant_singular_values", "terms")
-            rounds = {name: [record[name] for record in records] for name in columns}
+            rounds = {name: [getattr(record, name) for record in records] for name in columns}
             yield {"normalization": normalization, "beta": beta, "seed": seed, **rounds, "singular_values": spectrum}
 
 

@@ -19,12 +19,12 @@ import torch
 
 from benchmarks.recording import write_record
 from feddecorr.engines.allocator import keep_freed_memory
-from feddecorr.federation import Federation
-from feddecorr.messages import State
+from feddecorr.federation import Simulation
 from feddecorr.methods import METHODS
 from feddecorr.runs.pipeline import run
 from feddecorr.settings.experiment import Experiment
 from feddecorr.settings.words import read_words
+from feddecorr.states import State
 from feddecorr.threads import threads
 
 LAST = 5
@@ -35,24 +35,24 @@ CURVES = ("last model", "mean of last two models")
 def measure(words: list[str]) -> dict[str, list[float]]:
     """Return the accuracy after each round, of the model and of its average with the one before."""
     experiment = Experiment.parse(read_words([*words, "engine=pool", "evaluation.every=1000"]))
-    federation = Federation.of(experiment)
+    simulation = Simulation(experiment)
     states = [record.state for record in run(experiment)]
     pairs = zip(states, states[:1] + states, strict=False)
     means = [{name: (now[name] + before[name]) / 2 for name in now} for now, before in pairs]
     return {
-        "last model": [accuracy(federation, state) for state in states],
-        "mean of last two models": [accuracy(federation, state) for state in means],
+        "last model": [accuracy(simulation, state) for state in states],
+        "mean of last two models": [accuracy(simulation, state) for state in means],
     }
 
 
 @threads(1)
 @torch.no_grad()
-def accuracy(federation: Federation, state: State) -> float:
+def accuracy(simulation: Simulation, state: State) -> float:
     """Return the share of the test images that the model gets right."""
-    model = federation.build_model().eval()
+    model = simulation.task.build_model().eval()
     model.load_state_dict(state)
-    test = federation.dataset.test
-    right = model(federation.dataset.normalize(test.pixels)).argmax(1) == test.labels
+    test = simulation.dataset.test
+    right = model(simulation.dataset.normalize(test.pixels)).argmax(1) == test.labels
     return round(float(right.float().mean()), 4)
 
 

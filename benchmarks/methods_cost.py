@@ -20,7 +20,7 @@ import torch
 from benchmarks.recording import write_record
 from feddecorr.client import Client
 from feddecorr.engines.allocator import keep_freed_memory
-from feddecorr.federation import Federation
+from feddecorr.federation import Simulation
 from feddecorr.messages import Broadcast
 from feddecorr.methods import METHODS
 from feddecorr.settings.experiment import Experiment
@@ -33,15 +33,15 @@ LIMITS = {"fedprox": 1.03, "scaffold": 1.05, "moon": 1.6}
 
 def prepare(name: str) -> Callable[[], float]:
     """Return what plays a client's second round and returns its seconds of processor time."""
-    federation = Federation.of(Experiment.parse(read_words([*WORDS, f"method={name}", "training.epochs=1"])))
-    client, server = Client(federation), federation.start()
-    first, memory = client(Broadcast(1, server.weights, server.buffers, server.shared), 0, {})
-    server = federation.experiment.method.step(server, [first])
+    simulation = Simulation(Experiment.parse(read_words([*WORDS, f"method={name}", "training.epochs=1"])))
+    client, server = Client(simulation.task), simulation.federation.start()
+    first, memory = client(Broadcast(1, server.weights, server.buffers, server.shared), simulation.shards[0], {})
+    server = simulation.task.experiment.method.step(server, [first], simulation.federation.info(1))
     sent = Broadcast(2, server.weights, first.buffers, server.shared)
 
     def play() -> float:
         started = time.process_time()
-        client(sent, 0, memory)
+        client(sent, simulation.shards[0], memory)
         return time.process_time() - started
 
     return play

@@ -1,6 +1,6 @@
-"""Precision, memory format and compilation: what makes a training step fastest, and what changes its result.
+"""Precision and memory format: what makes a training step fastest, and what changes its result.
 
-    python -m benchmarks.precision [MODEL ...] [--rounds 7] [--compile] [--record NAME]
+    python -m benchmarks.precision [MODEL ...] [--rounds 7] [--record NAME]
 
 Trains each network with one thread on batches of 64 random images of 32×32, with every setting in turn, round by
 round, so that a busy machine slows all of them alike. `--record` writes NAME.json with all times and NAME.md with
@@ -35,7 +35,6 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "bf16, contiguous": {**PLAIN, "precision": "bf16"},
     "bf16, channels_last": {"precision": "bf16"},
 }
-COMPILED: dict[str, dict[str, Any]] = {"fp32, channels_last, compiled": {"compile": True}}
 NETWORKS = ["convnet", "resnet20", "resnet32", "resnet18", "mobilenetv2"]
 SHAPE, CLASSES, BATCH = (3, 32, 32), 10, 64
 
@@ -69,12 +68,12 @@ def exact_gradient(name: str, x: Tensor, y: Tensor) -> Tensor:
     return torch.cat([part.flatten() for part in gradient])
 
 
-def measure(name: str, settings: dict[str, dict[str, Any]], rounds: int) -> dict[str, dict[str, Any]]:
+def measure(name: str, rounds: int) -> dict[str, dict[str, Any]]:
     """Return, for each setting, the times of its steps and how far its first gradient is from that in float64."""
     pixels = torch.randn(BATCH, *SHAPE[1:], SHAPE[0], generator=generator(0, "images"))
     x, y = pixels.permute(0, 3, 1, 2), torch.arange(BATCH) % CLASSES
     exact = exact_gradient(name, x, y)
-    trainers = {setting: Trainer(name, options) for setting, options in settings.items()}
+    trainers = {setting: Trainer(name, options) for setting, options in SETTINGS.items()}
     for _ in range(rounds + 1):
         for trainer in trainers.values():
             trainer.step(x, y)
@@ -105,15 +104,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("networks", nargs="*", default=NETWORKS, help=f"by default {', '.join(NETWORKS)}")
     parser.add_argument("--rounds", type=int, default=7, help="steps of each setting that count")
-    parser.add_argument("--compile", action="store_true", help="measure compiled networks, too (takes minutes)")
     parser.add_argument("--record", type=Path, help="NAME of the files NAME.json and NAME.md")
     arguments = parser.parse_args()
     keep_freed_memory()
     torch.set_num_threads(1)
-    settings = SETTINGS | (COMPILED if arguments.compile else {})
     found = {}
     for name in arguments.networks:
-        found[name] = measure(name, settings, arguments.rounds)
+        found[name] = measure(name, arguments.rounds)
         print(f"{name} is measured", file=sys.stderr, flush=True)
     print(table(found))
     if arguments.record:

@@ -26,8 +26,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from benchmarks.recording import write_record
-from feddecorr.engines.allocator import keep_freed_memory
-from feddecorr.federation import Federation
+from feddecorr.federation import Simulation
 from feddecorr.rounds import draw_clients
 from feddecorr.runs.pipeline import run
 from feddecorr.settings.experiment import Experiment
@@ -57,10 +56,10 @@ def bare(words: list[str]) -> Iterator[int]:
     """Train the same clients' batches in a bare loop; yield the number of images after each round."""
     torch.set_num_threads(1)
     experiment = Experiment.parse(read_words(words))
-    federation = Federation.of(experiment)
-    images = federation.dataset.normalize(federation.dataset.train.pixels).contiguous(memory_format=torch.channels_last)
-    labels = federation.dataset.train.labels
-    model = federation.build_model().train()
+    simulation = Simulation(experiment)
+    images = simulation.dataset.normalize(simulation.dataset.train.pixels).contiguous(memory_format=torch.channels_last)
+    labels = simulation.dataset.train.labels
+    model = simulation.task.build_model().train()
     training = experiment.training
     optimizer = torch.optim.SGD(
         model.parameters(),
@@ -73,11 +72,11 @@ def bare(words: list[str]) -> Iterator[int]:
     sent = [parameter.detach().clone() for parameter in parameters]
     for number in range(1, experiment.rounds + 1):
         count = 0
-        for client in draw_clients(federation, number):
+        for client in draw_clients(simulation.federation, number):
             with torch.no_grad():
                 torch._foreach_copy_(parameters, sent)
             optimizer.state.clear()
-            indices = torch.from_numpy(federation.parts[client])
+            indices = torch.from_numpy(simulation.shards.parts[client])
             for batch in indices[torch.randperm(len(indices))].split(training.batch):
                 optimizer.zero_grad()
                 cross_entropy(model(images[batch]), labels[batch]).backward()
@@ -89,10 +88,9 @@ def bare(words: list[str]) -> Iterator[int]:
 def ours(words: list[str]) -> Iterator[int]:
     """Run the experiment; yield the number of images after each round."""
     experiment = Experiment.parse(read_words(words))
-    sizes = [len(part) for part in Federation.of(experiment).parts]
-    keep_freed_memory()  # as the command line does
+    sizes = Simulation(experiment).shards.sizes
     for record in run(experiment):
-        yield sum(sizes[client] for client in record.clients)
+        yield int(sum(sizes[client] for client in record.clients))
 
 
 def take_part(contestant: str, words: list[str]) -> None:

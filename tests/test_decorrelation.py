@@ -278,12 +278,19 @@ def test_a_batch_of_one_gives_zero_on_the_graph(loss: Loss, dtype: torch.dtype) 
 @every_loss
 @pytest.mark.parametrize("broken", [float("nan"), float("inf"), float("-inf")])
 @pytest.mark.parametrize("samples", [1, 3])
-def test_what_is_not_finite_is_refused_in_plain_words(loss: Loss, broken: float, samples: int) -> None:
-    """Not handed on as a loss that nobody can use."""
+def test_what_is_not_finite_makes_the_loss_nan(loss: Loss, broken: float, samples: int) -> None:
+    """Never a number that looks fair; and nothing is asked of the device in a step."""
     z = torch.randn(samples, 5)
     z[0, 2] = broken
+    assert loss(z).isnan()
+
+
+@pytest.mark.parametrize("broken", [float("nan"), float("inf"), float("-inf"), 1e30])
+def test_the_module_refuses_what_is_not_finite_in_plain_words(broken: float) -> None:
+    z = torch.randn(3, 5)
+    z[0, 2] = broken
     with pytest.raises(UserError, match="NaN, infinity"):
-        loss(z)
+        FedDecorrLoss()(z)
 
 
 @every_loss

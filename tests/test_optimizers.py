@@ -1,19 +1,29 @@
+from typing import Any
+
 import pytest
 import torch
+from small import small
 
-from feddecorr.optimizers import SGD
+from feddecorr.optimizers import OPTIMIZERS, SGD, clip
 
 
+@pytest.mark.parametrize("name", ["sgd", "adamw"])
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
 @pytest.mark.parametrize("weight_decay", [0.0, 1e-2])
-def test_steps_are_those_of_torchs_fused_kernel_bit_for_bit(momentum: float, weight_decay: float) -> None:
+def test_steps_are_those_of_torchs_fused_kernel_bit_for_bit(name: str, momentum: float, weight_decay: float) -> None:
     torch.manual_seed(0)
     start = [torch.randn(5, 3), torch.randn(7)]
     gradients = [[torch.randn_like(tensor) for tensor in start] for _ in range(4)]
     ours = [tensor.clone() for tensor in start]
     theirs = [tensor.clone().requires_grad_() for tensor in start]
-    optimizer = SGD(ours, lr=0.1, momentum=momentum, weight_decay=weight_decay)
-    oracle = torch.optim.SGD(theirs, lr=0.1, momentum=momentum, weight_decay=weight_decay, fused=True)
+    words = [f"training.optimizer={name}", f"training.momentum={momentum}", f"training.weight_decay={weight_decay}"]
+    training = small(*words, f"training.betas=[{momentum},0.99]").training
+    optimizer = OPTIMIZERS[name](ours, training, 0.1)
+    oracle: Any = (
+        torch.optim.SGD(theirs, lr=0.1, momentum=momentum, weight_decay=weight_decay, fused=True)
+        if name == "sgd"
+        else torch.optim.AdamW(theirs, lr=0.1, betas=(momentum, 0.99), weight_decay=weight_decay, fused=True)
+    )
     for step in gradients:
         optimizer.step(step)
         for tensor, gradient in zip(theirs, step, strict=True):
@@ -49,9 +59,23 @@ def test_gradients_are_left_as_they_are() -> None:
 
 @pytest.mark.parametrize("momentum", [0.0, 0.5, 0.9])
 def test_the_amount_is_the_drift_of_a_constant_gradient(momentum: float) -> None:
-    """On a constant gradient g, τ steps move by lr·amount·g."""
+    """On a constant gradient g, all steps together move by amount·g: the learning rate is counted in."""
     weight = torch.zeros(1, dtype=torch.float64)
     optimizer = SGD([weight], lr=0.1, momentum=momentum, weight_decay=0.0)
     for _ in range(10):
         optimizer.step([torch.full((1,), 2.0, dtype=torch.float64)])
-    assert float(weight) == pytest.approx(-0.1 * optimizer.amount * 2.0, rel=1e-12)
+    assert float(weight) == pytest.approx(-optimizer.amount * 2.0, rel=1e-12)
+
+
+@pytest.mark.parametrize("longest", [0.1, 1e9])
+def test_clipping_is_that_of_torch(longest: float) -> None:
+    """Shorter gradients stay as they are, to the last bit."""
+    gradients = [torch.randn(5, 3), torch.randn(7)]
+    parameters = [torch.zeros_like(gradient).requires_grad_() for gradient in gradients]
+    for parameter, gradient in zip(parameters, gradients, strict=True):
+        parameter.grad = gradient.clone()
+    torch.nn.utils.clip_grad_norm_(parameters, longest)
+    for mine, parameter in zip(clip(gradients, longest), parameters, strict=True):
+        assert parameter.grad is not None
+        torch.testing.assert_close(mine, parameter.grad)
+    assert longest < 1 or all(torch.equal(*pair) for pair in zip(clip(gradients, longest), gradients, strict=True))

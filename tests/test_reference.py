@@ -3,7 +3,7 @@ import torch
 from small import small
 from torch import nn
 
-from feddecorr.federation import Federation
+from feddecorr.federation import Simulation
 from feddecorr.reference import Reference
 from feddecorr.representation import capture_representations
 from feddecorr.threads import threads
@@ -14,9 +14,9 @@ from feddecorr.threads import threads
 def test_a_reference_is_the_network_in_evaluation_mode(model: str) -> None:
     """Its representations and logits are the network's, although BatchNorm is folded into the convolutions."""
     words = [f"model={model}"] + (["model.widths=[8,16]"] if model == "convnet" else [])
-    federation = Federation.of(small(*words))
-    network = federation.build_model().train()
-    x = federation.dataset.normalize(federation.dataset.train.pixels[:16])
+    simulation = Simulation(small(*words))
+    network = simulation.task.build_model().train()
+    x = simulation.dataset.normalize(simulation.dataset.train.pixels[:16])
     for _ in range(3):
         network(x)  # so that the statistics are not the first ones
     z, logits = Reference(network, network.state_dict())(x)
@@ -30,11 +30,11 @@ def test_a_reference_is_the_network_in_evaluation_mode(model: str) -> None:
 
 def test_a_reference_is_a_copy() -> None:
     """Training goes on without it, and looking through it changes no statistics."""
-    federation = Federation.of(small())
-    network = federation.build_model().train()
+    simulation = Simulation(small())
+    network = simulation.task.build_model().train()
     before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
     reference = Reference(network, network.state_dict())
-    x = federation.dataset.normalize(federation.dataset.train.pixels[:16])
+    x = simulation.dataset.normalize(simulation.dataset.train.pixels[:16])
     z, _ = reference(x)
     with torch.no_grad():
         for parameter in network.parameters():

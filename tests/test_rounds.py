@@ -1,16 +1,17 @@
 import torch
 from small import small
 
-from feddecorr.federation import Federation
+from feddecorr.federation import Simulation
 from feddecorr.messages import Update
-from feddecorr.methods import Mean, mean_weights
-from feddecorr.rounds import Passing, draw_clients
+from feddecorr.methods import mean_weights
+from feddecorr.rounds import TermMeans, draw_clients
+from feddecorr.states import Mean
 
 
 def update(examples: int, value: float, buffer: float = 0.0, batches: int = 0) -> Update:
     weights = {"w": torch.tensor([value])}
     buffers = {"mean": torch.tensor([buffer]), "batches": torch.tensor(batches)}
-    return Update(0, examples, 1.0, weights, buffers, {}, {"loss": value})
+    return Update(1, 0, examples, 1.0, weights, buffers, {}, {"loss": value})
 
 
 def test_the_mean_of_one_is_that_one_bit_for_bit() -> None:
@@ -35,33 +36,34 @@ def test_weights_are_averaged_by_examples() -> None:
 
 
 def test_statistics_are_averaged_and_counters_take_the_largest() -> None:
-    passing = Passing()
-    list(passing.watch([update(1, 0.0, buffer=1.0, batches=3), update(3, 0.0, buffer=5.0, batches=2)]))
-    torch.testing.assert_close(passing.buffers.value["mean"], torch.tensor([4.0]))
-    assert int(passing.buffers.value["batches"]) == 3
-    assert passing.buffers.value["batches"].dtype == torch.int64
+    mean = Mean()
+    for each in (update(1, 0.0, buffer=1.0, batches=3), update(3, 0.0, buffer=5.0, batches=2)):
+        mean.add(each.buffers, each.examples)
+    torch.testing.assert_close(mean.value["mean"], torch.tensor([4.0]))
+    assert int(mean.value["batches"]) == 3
+    assert mean.value["batches"].dtype == torch.int64
 
 
 def test_terms_are_averaged_by_examples() -> None:
-    passing = Passing()
-    list(passing.watch([update(1, 1.0), update(3, 5.0)]))
-    assert passing.terms() == {"loss": 4.0}
+    terms = TermMeans()
+    list(terms.count([update(1, 1.0), update(3, 5.0)]))
+    assert terms.value() == {"loss": 4.0}
 
 
 def test_the_draw_has_the_asked_size_and_differs_between_rounds() -> None:
-    federation = Federation.of(small("clients=20", "participation=0.2", "partition=homogeneous", "partition.minimum=1"))
-    drawn = [draw_clients(federation, number) for number in range(1, 30)]
+    simulation = Simulation(small("clients=20", "participation=0.2", "partition=homogeneous", "partition.minimum=1"))
+    drawn = [draw_clients(simulation.federation, number) for number in range(1, 30)]
     assert all(len(set(clients)) == 4 for clients in drawn)
     assert len({tuple(sorted(clients)) for clients in drawn}) > 10
     assert {client for clients in drawn for client in clients} == set(range(20))
 
 
 def test_even_the_smallest_participation_draws_somebody() -> None:
-    federation = Federation.of(small("participation=0.001"))
-    assert len(draw_clients(federation, 1)) == 1
+    simulation = Simulation(small("participation=0.001"))
+    assert len(draw_clients(simulation.federation, 1)) == 1
 
 
 def test_clients_with_most_examples_come_first() -> None:
-    federation = Federation.of(small())
-    sizes = [len(federation.parts[client]) for client in draw_clients(federation, 1)]
+    simulation = Simulation(small())
+    sizes = [len(simulation.shards.parts[client]) for client in draw_clients(simulation.federation, 1)]
     assert sizes == sorted(sizes, reverse=True)

@@ -10,22 +10,33 @@ if TYPE_CHECKING:
     from feddecorr.collapse.passes import diagnose
     from feddecorr.decorrelation import FedDecorrLoss
     from feddecorr.representation import capture_representations
-    from feddecorr.runs.directory import Record
-    from feddecorr.runs.pipeline import resume, run
+    from feddecorr.runs.pipeline import ensure, resume, run
+    from feddecorr.runs.record import Record
     from feddecorr.settings.experiment import Experiment
 
 _HOMES = {
     "Diagnosis": "feddecorr.collapse.diagnosis",
     "Experiment": "feddecorr.settings.experiment",
     "FedDecorrLoss": "feddecorr.decorrelation",
-    "Record": "feddecorr.runs.directory",
+    "Record": "feddecorr.runs.record",
     "capture_representations": "feddecorr.representation",
     "diagnose": "feddecorr.collapse.passes",
+    "ensure": "feddecorr.runs.pipeline",
     "resume": "feddecorr.runs.pipeline",
     "run": "feddecorr.runs.pipeline",
 }
 
-__all__ = ["Diagnosis", "Experiment", "FedDecorrLoss", "Record", "capture_representations", "diagnose", "resume", "run"]
+__all__ = [
+    "Diagnosis",
+    "Experiment",
+    "FedDecorrLoss",
+    "Record",
+    "capture_representations",
+    "diagnose",
+    "ensure",
+    "resume",
+    "run",
+]
 
 
 def __getattr__(name: str) -> Any:

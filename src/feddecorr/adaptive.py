@@ -8,8 +8,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from feddecorr.messages import Server, State, Update
+from feddecorr.messages import Server, Update
 from feddecorr.methods.method import mean_weights
+from feddecorr.states import State
 
 FIRST, SECOND = "first/", "second/"
 

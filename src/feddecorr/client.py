@@ -10,13 +10,14 @@ from torch import Tensor
 
 from feddecorr.data.augment.changes import augment
 from feddecorr.errors import RunError
-from feddecorr.federation import Federation
-from feddecorr.messages import Broadcast, State, Update
+from feddecorr.federation import Shard, Task
+from feddecorr.messages import Broadcast, Update
 from feddecorr.methods import Local, Trained
 from feddecorr.objective import Pass, Term, cross_entropy
-from feddecorr.optimizers import SGD
+from feddecorr.optimizers import OPTIMIZERS, clip
 from feddecorr.randomness import generator, seeded
 from feddecorr.representation import capture_representations
+from feddecorr.states import State, copy_into
 from feddecorr.threads import threads
 
 BUFFERS = "buffers/"
@@ -25,82 +26,99 @@ NO_ROOM: Mapping[str, State] = {}
 
 
 class Client:
-    """Plays any client of the federation; one is built per process, with one model."""
+    """Plays any client of a task, from what the server sent and what that client holds and remembers alone.
 
-    def __init__(self, federation: Federation) -> None:
-        self.federation = federation
-        self.model = federation.build_model()
+    One is built per process, with one model.
+    """
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        self.model = task.build_model()
         self.parameters = dict(self.model.named_parameters())
         self.buffers = dict(self.model.named_buffers())
 
     def __call__(
-        self, broadcast: Broadcast, client: int, memory: State, room: Mapping[str, State] = NO_ROOM
+        self, broadcast: Broadcast, shard: Shard, memory: State, room: Mapping[str, State] = NO_ROOM
     ) -> tuple[Update, State]:
-        """Train as that client from what the server sent; return the update and what to remember.
+        """Train on the shard from what the server sent; return the update and what to remember.
 
         In `room` may be tensors to hold the trained `weights` and `buffers`, laid out like those of an earlier update.
         """
-        experiment = self.federation.experiment
+        experiment = self.task.experiment
         remembered = _section(memory, BUFFERS) if experiment.buffers == "local" else {}
         _load(self.parameters, broadcast.weights, room.get("weights", {}))
         _load(self.buffers, remembered or broadcast.buffers, room.get("buffers", {}))
         local = Local(
-            client=client,
+            client=shard.client,
             broadcast=broadcast,
             memory=_section(memory, METHOD),
             model=self.model,
-            labels=self.federation.dataset.train.labels[self.federation.parts[client]],
-            classes=len(self.federation.dataset.classes),
-            lr=experiment.training.lr,
+            labels=shard.images.labels,
+            classes=len(self.task.classes),
         )
-        seed = experiment.seed
-        with threads(experiment.training.threads), seeded(seed, "client", broadcast.round, client):
-            amount, metrics = self._train(local)
-        weights = {name: parameter.detach().cpu() for name, parameter in self.parameters.items()}
-        buffers = {name: buffer.detach().cpu() for name, buffer in self.buffers.items()}
-        extra, kept = experiment.method.finish(local, Trained(weights, buffers, amount))
+        with (
+            threads(experiment.training.threads),
+            seeded(experiment.seed, "client", broadcast.round, shard.client),
+        ):
+            amount, tally = self._train(local, shard)
+            weights = {name: parameter.detach().cpu() for name, parameter in self.parameters.items()}
+            buffers = {name: buffer.detach().cpu() for name, buffer in self.buffers.items()}
+            extra, kept = experiment.method.finish(local, Trained(weights, buffers, amount))
         memory = {METHOD + name: tensor for name, tensor in kept.items()}
         if experiment.buffers == "local":
             # Copies, because the method may remember the same tensors, and a file holds none twice.
             memory |= {BUFFERS + name: tensor.clone() for name, tensor in buffers.items()}
-        return Update(client, len(local.labels), amount, weights, buffers, extra, metrics), memory
+        update = Update(
+            round=broadcast.round,
+            client=shard.client,
+            examples=len(shard),
+            amount=amount,
+            weights=weights,
+            buffers=buffers,
+            extra=extra,
+            metrics=tally.means(),
+            epochs=tally.epochs() if experiment.evaluation.epochs else {},
+        )
+        return update, memory
 
-    def _train(self, local: Local) -> tuple[float, dict[str, float]]:
-        experiment = self.federation.experiment
-        terms: dict[str, Term] = {
-            "cross_entropy": cross_entropy,
-            **experiment.regularizers,
-            **experiment.method.terms(local),
-        }
-        training = experiment.training
-        parameters = [each for each in self.parameters.values() if each.requires_grad]
-        optimizer = SGD(parameters, lr=training.lr, momentum=training.momentum, weight_decay=training.weight_decay)
+    def _train(self, local: Local, shard: Shard) -> tuple[float, Tally]:
+        experiment = self.task.experiment
+        training, method = experiment.training, experiment.method
+        terms: dict[str, Term] = {"cross_entropy": cross_entropy, **experiment.regularizers, **method.terms(local)}
+        trainable = local.trainable
+        optimizer = OPTIMIZERS[training.optimizer](trainable, training, training.rate(local.broadcast.round))
         tally = Tally(terms)
         self.model.train()
         with capture_representations(self.model) as seen:
-            for x, y in self._batches(local):
+            for batches in self._epochs(local, shard):
+                tally.begin_epoch()
+                for x, y in batches:
 
-                def compute(x: Tensor = x, y: Tensor = y) -> Sequence[Tensor]:
-                    logits = self.model(x)
-                    forward = Pass(x, y, seen.z, logits, self.parameters)
-                    loss = tally.total(forward)
-                    return torch.autograd.grad(loss, parameters, materialize_grads=True)
+                    def compute(x: Tensor = x, y: Tensor = y) -> Sequence[Tensor]:
+                        logits = self.model(x)
+                        forward = Pass(x, y, seen.z, logits, self.parameters)
+                        return torch.autograd.grad(tally.total(forward), trainable, materialize_grads=True)
 
-                optimizer.step(experiment.method.gradient(local, compute))
-        return optimizer.amount, tally.means(local)
+                    gradients = method.gradient(local, compute)
+                    optimizer.step(gradients if training.clip is None else clip(gradients, training.clip))
+        return optimizer.amount, tally
 
-    def _batches(self, local: Local) -> Iterator[tuple[Tensor, Tensor]]:
-        dataset, training = self.federation.dataset, self.federation.experiment.training
-        changes = self.federation.experiment.data.augment
-        indices = torch.from_numpy(self.federation.parts[local.client])
-        seed, now = self.federation.experiment.seed, local.broadcast.round
-        for epoch in range(training.epochs):
-            order = torch.randperm(len(indices), generator=generator(seed, "batches", now, local.client, epoch))
-            chance = generator(seed, "augmentation", now, local.client, epoch)
-            for batch in split_batches(indices[order], training.batch):
-                pixels = augment(dataset.train.pixels.index_select(0, batch), changes, chance)
-                x = dataset.normalize(pixels.to(training.device))
-                yield x, dataset.train.labels[batch].to(training.device)
+    def _epochs(self, local: Local, shard: Shard) -> Iterator[Iterator[tuple[Tensor, Tensor]]]:
+        """Yield the batches of each local epoch."""
+        experiment = self.task.experiment
+        training, images = experiment.training, shard.images
+
+        def batches(epoch: int, steps: int) -> Iterator[tuple[Tensor, Tensor]]:
+            place = local.broadcast.round, local.client, epoch
+            order = torch.randperm(len(shard), generator=generator(experiment.seed, "batches", *place))
+            chance = generator(experiment.seed, "augmentation", *place)
+            for batch in split_batches(order, training.batch)[:steps]:
+                pixels = augment(images.pixels.index_select(0, batch), experiment.data.augment, chance)
+                yield self.task.normalize(pixels.to(training.device)), images.labels[batch].to(training.device)
+
+        whole = len(split_batches(torch.arange(len(shard)), training.batch))
+        for epoch, steps in enumerate(training.steps_per_epoch(whole)):
+            yield batches(epoch, steps)
 
 
 class Tally:
@@ -108,24 +126,35 @@ class Tally:
 
     def __init__(self, terms: Mapping[str, Term]) -> None:
         self.terms = terms
-        self.passes: list[list[Tensor]] = []
+        self._passes: list[list[Tensor]] = []
+        self._begun: list[int] = []
+
+    def begin_epoch(self) -> None:
+        """Let the next passes belong to a new local epoch."""
+        self._begun.append(len(self._passes))
 
     def total(self, forward: Pass) -> Tensor:
         """Return the objective of one pass."""
         values = [term(forward) for term in self.terms.values()]
-        self.passes.append([value.detach() for value in values])
+        self._passes.append([value.detach() for value in values])
         return sum(values[1:], start=values[0])
 
-    def means(self, local: Local) -> dict[str, float]:
+    def means(self) -> dict[str, float]:
         """Return the mean of each term, or refuse to hand on a model that diverged."""
-        table = torch.stack([torch.stack(values) for values in self.passes])
-        means = dict(zip(self.terms, table.double().mean(0).tolist(), strict=True))
+        means = self._means(0, None)
         for name, mean in means.items():
             if not math.isfinite(mean):
-                raise RunError(
-                    f"the term '{name}' became {mean} in local training; lower training.lr (now {local.lr:g})"
-                )
+                raise RunError(f"the term '{name}' became {mean} in local training; lower training.lr")
         return means
+
+    def epochs(self) -> dict[str, list[float]]:
+        """Return the means of each local epoch."""
+        each = [self._means(*bounds) for bounds in zip(self._begun, [*self._begun[1:], None], strict=True)]
+        return {name: [means[name] for means in each] for name in self.terms}
+
+    def _means(self, start: int, stop: int | None) -> dict[str, float]:
+        table = torch.stack([torch.stack(values) for values in self._passes[start:stop]])
+        return dict(zip(self.terms, table.double().mean(0).tolist(), strict=True))
 
 
 def split_batches(order: Tensor, size: int) -> list[Tensor]:
@@ -144,8 +173,7 @@ def _section(state: State, prefix: str) -> State:
 def _load(mine: Mapping[str, Tensor], theirs: State, room: State) -> None:
     """Give the model fresh tensors with these values, in its own memory format: what it held stays with its update."""
     on_device = room if all(tensor.device == mine[name].device for name, tensor in room.items()) else {}
-    fresh = [on_device[name] if name in on_device else torch.empty_like(tensor) for name, tensor in mine.items()]
-    if fresh:
-        torch._foreach_copy_(fresh, [theirs[name] for name in mine])
-    for tensor, values in zip(mine.values(), fresh, strict=True):
-        tensor.data = values
+    fresh = {name: on_device[name] if name in on_device else torch.empty_like(tensor) for name, tensor in mine.items()}
+    copy_into(fresh.values(), (theirs[name] for name in fresh))
+    for name, tensor in mine.items():
+        tensor.data = fresh[name]

@@ -5,7 +5,8 @@ scalar on their graph and device. All share what they promise:
 
 - computed in float32 at least, whatever autocast is in force;
 - a feature that never varies counts as zero; fewer than two samples give zero; gradients stay finite;
-- NaN or infinity in the input is refused, except inside of `torch.compile`, where the loss becomes NaN;
+- NaN or infinity in the input makes the loss NaN: nothing waits for the device in a step (the module refuses them
+  where that costs nothing, on the CPU);
 - ‖XᵀX‖_F = ‖XXᵀ‖_F, and both products have the same eigenvalues but for zeros: always the smaller one is
   made, so no d×d matrix when n < d.
 """
@@ -58,20 +59,9 @@ def _loss(formula: Callable[Concatenate[Tensor, Options], Tensor]) -> Callable[C
     def loss(z: Tensor, /, *options: Options.args, **named: Options.kwargs) -> Tensor:
         with torch.autocast(z.device.type, enabled=False):
             batch = as_batch(z)
-            if not torch.compiler.is_compiling():  # a compiled graph cannot branch on values
-                _refuse_infinite(batch.detach())
             return formula(batch, *options, **named) if len(batch) > 1 else (batch * 0).sum()
 
     return loss
-
-
-def _refuse_infinite(batch: Tensor) -> None:
-    size = float(torch.linalg.vector_norm(batch))
-    if not math.isfinite(size):
-        raise UserError(
-            "the representations hold NaN, infinity or numbers too large to be squared: training has diverged "
-            "(lower the learning rate), or the model's input was broken already"
-        )
 
 
 @_loss
@@ -149,14 +139,18 @@ def spectral_entropy(z: Tensor) -> Tensor:
     centred = centre(z)
     tiny = torch.finfo(z.dtype).tiny
     shares = _gram(centred) / centred.square().sum().clamp(min=tiny)
-    # Autocast leaves float64 alone, also in the backward pass.
-    values = torch.linalg.eigvalsh(shares.double())
+    # Autocast leaves float64 alone, also in the backward pass. The solver takes no NaN: it is added after.
+    values = torch.linalg.eigvalsh(shares.nan_to_num().double())
     seen = torch.where(values > torch.finfo(z.dtype).eps, values, 1.0)  # ln 1 = 0
-    return (seen * seen.log()).sum().to(z.dtype)
+    return (seen * seen.log()).sum().to(z.dtype) + 0 * shares.detach().sum()
 
 
 class FedDecorrLoss(nn.Module):
-    """The FedDecorr loss as a module: representations of shape (n, d) in, a scalar out."""
+    """The FedDecorr loss as a module: representations of shape (n, d) in, a scalar out.
+
+    On the CPU, representations with NaN, infinity or numbers too large to be squared are refused. Elsewhere that
+    would wait for the device in every step, and in a compiled graph it cannot be: there the loss becomes NaN.
+    """
 
     def __init__(self, normalization: Normalization = "released") -> None:
         super().__init__()
@@ -164,11 +158,21 @@ class FedDecorrLoss(nn.Module):
 
     def forward(self, z: Tensor) -> Tensor:
         """Return the unweighted loss."""
+        if z.device.type == "cpu" and not torch.compiler.is_compiling():
+            _refuse_infinite(z.detach())
         return feddecorr(z, self.normalization)
 
     def extra_repr(self) -> str:
         """Return what `print` shows between the brackets."""
         return f"normalization={self.normalization!r}"
+
+
+def _refuse_infinite(z: Tensor) -> None:
+    if not math.isfinite(float(torch.linalg.vector_norm(as_batch(z)))):
+        raise UserError(
+            "the representations hold NaN, infinity or numbers too large to be squared: training has diverged "
+            "(lower the learning rate), or the model's input was broken already"
+        )
 
 
 def _known(normalization: Normalization) -> Normalization:

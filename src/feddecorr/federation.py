@@ -1,47 +1,226 @@
-"""What every client of a run has in common: the experiment, the images, and who holds which."""
+"""Who knows what: the task is known to everyone, a shard to one client, the roster to the server."""
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol
 
-from torch import nn
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
 
-from feddecorr.data import Dataset
-from feddecorr.messages import Server
+from feddecorr.data.dataset import Images, Standardize
+from feddecorr.messages import RoundInfo, Server
 from feddecorr.models.placement import prepare
 from feddecorr.partition import Parts
+from feddecorr.partition.heterogeneity import count_labels
 from feddecorr.randomness import seeded
 
 if TYPE_CHECKING:
+    from feddecorr.engines.engine import RunClients
+    from feddecorr.runs.memories import Memories
     from feddecorr.settings.experiment import Experiment
 
 
 @dataclass(frozen=True)
-class Federation:
-    """An experiment with its data loaded and dealt out."""
+class Task:
+    """What everyone knows: the experiment, what images look like, and the constants that standardize them."""
 
     experiment: Experiment
-    dataset: Dataset
-    parts: Parts
+    shape: tuple[int, int, int]
+    classes: tuple[str, ...]
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
 
-    @classmethod
-    def of(cls, experiment: Experiment) -> Federation:
-        """Load the data and split it."""
-        dataset = experiment.data.load()
-        labels = dataset.train.labels.numpy()
-        parts = experiment.partition.split(labels, clients=experiment.clients, seed=experiment.seed)
-        return cls(experiment, dataset, parts)
+    @cached_property
+    def normalize(self) -> Standardize:
+        """What turns pixels into the network's input."""
+        return Standardize(self.shape, self.mean, self.std)
 
     def build_model(self) -> nn.Module:
         """Return the network, ready to run, always with the same first weights."""
         with seeded(self.experiment.seed, "model"):
-            model = self.experiment.model.build(self.dataset.shape, len(self.dataset.classes))
+            model = self.experiment.model.build(self.shape, len(self.classes))
         return prepare(model, self.experiment.training)
+
+    def batches(self, images: Images) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield the images as the network takes them, with labels, in the experiment's batches of evaluation."""
+        device, size = self.experiment.training.device, self.experiment.evaluation.batch
+        for pixels, labels in zip(images.pixels.split(size), images.labels.split(size), strict=True):
+            yield self.normalize(pixels.to(device)), labels.to(device)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the task, ready for JSON; `from_dict` of the class takes it back."""
+        return {
+            "experiment": self.experiment.to_dict(),
+            "shape": list(self.shape),
+            "classes": list(self.classes),
+            "mean": list(self.mean),
+            "std": list(self.std),
+        }
+
+    @classmethod
+    def from_dict(cls, document: dict[str, Any]) -> Task:
+        """Return the task that `to_dict` wrote down."""
+        from feddecorr.settings.experiment import Experiment  # noqa: PLC0415 - experiments hold engines, which hold tasks
+
+        channels, height, width = document["shape"]
+        return cls(
+            Experiment.parse(document["experiment"]),
+            (channels, height, width),
+            tuple(document["classes"]),
+            tuple(document["mean"]),
+            tuple(document["std"]),
+        )
+
+
+@dataclass(frozen=True)
+class Shard:
+    """What one client holds: its own images and labels."""
+
+    client: int
+    images: Images
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+
+@dataclass(frozen=True)
+class Shards:
+    """The shards of all clients on this machine: images together, and which are whose.
+
+    Client k holds the images `order[bounds[k]:bounds[k + 1]]`. A shard is copied out when its client plays.
+    """
+
+    images: Images
+    order: Tensor
+    bounds: Tensor
+
+    @classmethod
+    def of(cls, images: Images, parts: Parts) -> Shards:
+        """Put the parts one after another."""
+        bounds = torch.tensor([0, *map(len, parts)]).cumsum(0)
+        return cls(images, torch.from_numpy(np.concatenate(parts)), bounds)
+
+    def __len__(self) -> int:
+        return len(self.bounds) - 1
+
+    def __getitem__(self, client: int) -> Shard:
+        mine = self.order[self.bounds[client] : self.bounds[client + 1]]
+        pixels = self.images.pixels.index_select(0, mine)
+        return Shard(client, Images(pixels, self.images.labels.index_select(0, mine)))
+
+    @property
+    def parts(self) -> Parts:
+        """Everybody's examples, by their places in the images."""
+        return [part.numpy() for part in self.order.tensor_split(self.bounds[1:-1])]
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """Everybody's number of examples."""
+        return self.bounds.diff().numpy()
+
+    def digest(self) -> str:
+        """Return the sha256 of who holds which examples."""
+        digest = hashlib.sha256(self.bounds.numpy().tobytes())
+        digest.update(self.order.numpy().tobytes())
+        return digest.hexdigest()
+
+    def share(self) -> None:
+        """Move to shared memory, where worker processes see everything without a copy."""
+        self.images.share()
+        self.order.share_memory_()
+        self.bounds.share_memory_()
+
+
+@dataclass(frozen=True)
+class Roster:
+    """What the server knows of its clients: everybody's number of examples and, perhaps, of which classes.
+
+    Clients are numbered from 0; `labels` has a row for each client and a column for each class.
+    """
+
+    sizes: NDArray[np.int64]
+    labels: NDArray[np.int64] | None = None
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+
+@dataclass(frozen=True)
+class Federation:
+    """What a server has: the task, the roster and, if it is lucky, test images.
+
+    `note` says what a reader of results has to know about the data. `data` and `split` are digests of the
+    training images and of who holds them, where somebody sees them all.
+    """
+
+    task: Task
+    roster: Roster
+    test: Images | None = None
+    note: str = ""
+    data: str | None = None
+    split: str | None = None
+
+    @property
+    def experiment(self) -> Experiment:
+        """The experiment that all of it is for."""
+        return self.task.experiment
+
+    def info(self, number: int) -> RoundInfo:
+        """Return what the server's hooks are told in a round."""
+        return RoundInfo(number, self.experiment.seed, self.roster.sizes)
 
     def start(self) -> Server:
         """Return the server before the first round."""
-        model = self.build_model()
+        model = self.task.build_model()
         weights = {name: parameter.detach().cpu() for name, parameter in model.named_parameters()}
         buffers = {name: buffer.cpu() for name, buffer in model.named_buffers()}
-        return self.experiment.method.start(Server(weights, buffers), [len(part) for part in self.parts])
+        return self.experiment.method.start(Server(weights, buffers), self.info(0))
+
+
+class Connection(Protocol):
+    """A way to the clients of a federation, wherever they are."""
+
+    @property
+    def federation(self) -> Federation:
+        """What is known of them."""
+
+    def open(self, memories: Memories) -> AbstractContextManager[RunClients]:
+        """Get ready to train them; what they remember is kept in `memories`, unless they keep it themselves."""
+
+
+class Simulation:
+    """A connection to clients that all live on this machine: a data set, dealt out."""
+
+    def __init__(self, experiment: Experiment) -> None:
+        """Load the data and split it."""
+        dataset = experiment.data.load()
+        experiment = experiment.pinned(dataset.sha256)
+        labels = dataset.train.labels.numpy()
+        parts = experiment.partition.split(labels, clients=experiment.clients, seed=experiment.seed)
+        self.dataset = dataset
+        self.shards = Shards.of(dataset.train, parts)
+        self.labels = count_labels(parts, labels, len(dataset.classes))
+        self.federation = Federation(
+            task=Task(experiment, dataset.shape, dataset.classes, dataset.mean, dataset.std),
+            roster=Roster(self.shards.sizes, self.labels),
+            test=dataset.test,
+            note=dataset.note,
+            data=dataset.sha256,
+            split=self.shards.digest(),
+        )
+
+    @property
+    def task(self) -> Task:
+        """What everyone knows."""
+        return self.federation.task
+
+    def open(self, memories: Memories) -> AbstractContextManager[RunClients]:
+        """Let the experiment's engine run the clients."""
+        return self.task.experiment.engine.open(self.task, self.shards, memories)

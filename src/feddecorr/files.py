@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock, Timeout
 from safetensors import safe_open
 from safetensors.torch import save
 
-from feddecorr.messages import State
+from feddecorr.errors import UserError
+from feddecorr.states import State
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -41,3 +44,17 @@ def load_note(path: Path) -> dict[str, str]:
     """Return the note of a safetensors file."""
     with safe_open(path, framework="pt") as stored:
         return dict(stored.metadata() or {})
+
+
+@contextmanager
+def exclusive(lock: Path, refusal: str) -> Iterator[None]:
+    """Hold a lock file for a while; raise the refusal at once where another process has it."""
+    held = FileLock(lock, timeout=0)
+    try:
+        held.acquire()
+    except Timeout as error:
+        raise UserError(refusal) from error
+    try:
+        yield
+    finally:
+        held.release()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
-State = dict[str, Tensor]
-"""Tensors by name."""
+from feddecorr.states import State
 
 
 @dataclass(frozen=True)
@@ -29,16 +29,23 @@ class Broadcast:
     buffers: State
     shared: State
 
+    @classmethod
+    def of(cls, number: int, server: Server) -> Broadcast:
+        """Return what the server sends in that round."""
+        return cls(number, server.weights, server.buffers, server.shared)
+
 
 @dataclass(frozen=True)
 class Update:
     """What a client sends back.
 
     `weights` are the trained weights themselves, not their change: the mean of one client is then that
-    client, to the last bit. `amount` is the number of local steps counted as plain SGD steps: under
-    momentum, a gradient goes on acting in later steps (FedNova's ‖a‖₁).
+    client, to the last bit. `amount` is the sum of the learning rates of the local steps, counted as plain SGD
+    steps: under momentum, a gradient goes on acting in later steps (FedNova's ‖a‖₁, times the learning rate).
+    `metrics` are the means of the objective's terms, `epochs` those of each local epoch where they are recorded.
     """
 
+    round: int
     client: int
     examples: int
     amount: float
@@ -46,3 +53,31 @@ class Update:
     buffers: State
     extra: State
     metrics: dict[str, float]
+    epochs: dict[str, list[float]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What an engine gives where a client's update should be: why there is none, and the client's own traceback."""
+
+    round: int
+    client: int
+    cause: str
+    trace: str = ""
+
+
+@dataclass(frozen=True)
+class RoundInfo:
+    """What the server's hooks are told by name: the round, the run's seed, and every client's number of examples.
+
+    Before the first round, `round` is 0.
+    """
+
+    round: int
+    seed: int
+    sizes: NDArray[np.int64]
+
+    @property
+    def examples(self) -> int:
+        """The examples of all clients together."""
+        return int(self.sizes.sum())

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from torch import Tensor, nn
+import torch
+from torch import Tensor
 from torch.nn.functional import cross_entropy as softmax_cross_entropy
 
 
@@ -17,7 +19,7 @@ class Pass:
     y: Tensor
     z: Tensor
     logits: Tensor
-    parameters: Mapping[str, nn.Parameter]
+    parameters: Mapping[str, Tensor]
 
 
 Term = Callable[[Pass], Tensor]
@@ -27,3 +29,57 @@ Term = Callable[[Pass], Tensor]
 def cross_entropy(forward: Pass) -> Tensor:
     """Return the classification loss, which every objective has unless its method replaces it."""
     return softmax_cross_entropy(forward.logits, forward.y)
+
+
+def proximal(weight: float, anchor: Sequence[Tensor]) -> Term:
+    """Return the term (weight/2)·‖w − anchor‖²."""
+
+    def term(forward: Pass) -> Tensor:
+        parameters = list(forward.parameters.values())
+        with torch.no_grad():
+            gaps = [mine - theirs for mine, theirs in zip(parameters, anchor, strict=True)]
+            value = torch.stack([torch.linalg.vector_norm(gap) for gap in gaps]).square().sum() * (weight / 2)
+            slope = [gap.mul_(weight) for gap in gaps]
+        return _known(value, slope, parameters)
+
+    return term
+
+
+def linear(direction: Sequence[Tensor]) -> Term:
+    """Return the term ⟨direction, w⟩."""
+
+    def term(forward: Pass) -> Tensor:
+        parameters = list(forward.parameters.values())
+        with torch.no_grad():
+            products = [(mine * theirs).sum() for mine, theirs in zip(parameters, direction, strict=True)]
+            value = torch.stack(products).sum()
+        return _known(value, direction, parameters)
+
+    return term
+
+
+def _known(value: Tensor, gradient: Sequence[Tensor], parameters: Sequence[Tensor]) -> Tensor:
+    scalar: Tensor = _Known.apply(value, *gradient, *parameters)  # type: ignore[no-untyped-call]  # PyTorch's
+    return scalar
+
+
+class _Known(torch.autograd.Function):
+    """A scalar of the parameters with a known gradient: autograd has nothing to build or walk for it.
+
+    It also works under `torch.func`, where parameters of several clients are stacked.
+    """
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(value: Tensor, *_tensors: Tensor) -> Tensor:
+        return value.clone()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], _output: Tensor) -> None:
+        ctx.save_for_backward(*inputs[1 : 1 + len(inputs) // 2])
+
+    @staticmethod
+    def backward(ctx: Any, *outer: Tensor) -> Any:
+        gradient = ctx.saved_tensors
+        return None, *[None] * len(gradient), *[slope * outer[0] for slope in gradient]

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-from feddecorr.messages import State
 from feddecorr.representation import capture_representations, find_classifier
+from feddecorr.states import State, load_into
 
 
 class Reference:
@@ -18,7 +18,7 @@ class Reference:
 
     def __init__(self, model: nn.Module, state: State) -> None:
         self._model = copy.deepcopy(model).eval().requires_grad_(False)
-        self._model.load_state_dict(state, strict=False)
+        load_into(self._model, state)
         _fold_statistics(self._model)
 
     @torch.no_grad()

@@ -13,8 +13,7 @@ from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 from torch.utils.hooks import RemovableHandle
 
 from feddecorr.decorrelation import as_batch
-from feddecorr.errors import UserError
-from feddecorr.settings.kinds import nearest
+from feddecorr.errors import UserError, nearest
 
 WRAPPERS = {"module", "_orig_mod", "_fsdp_wrapped_module", "_forward_module", "_original_module"}
 """Where DataParallel, DistributedDataParallel, torch.compile, FSDP and Lightning Fabric keep what they wrap."""

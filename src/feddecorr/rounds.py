@@ -1,41 +1,66 @@
-"""The rounds: draw clients, let an engine train them, let the method move the server."""
+"""The rounds: draw clients, let an engine train them, check what they send, let the method move the server."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import torch
 
-from feddecorr.engines.table import RunClients
+from feddecorr.engines.engine import RunClients
 from feddecorr.federation import Federation
+from feddecorr.intake import Intake
 from feddecorr.messages import Broadcast, Server, Update
-from feddecorr.methods import Mean
 from feddecorr.randomness import generator
+from feddecorr.states import Mean
 from feddecorr.threads import threads
+from feddecorr.transforms import Updates
 
 
 @dataclass(frozen=True)
 class Round:
-    """What came out of a round: the server after it, who took part, and the mean of each objective term."""
+    """What came out of a round.
+
+    `clients` were asked; `missing` says of whom no update was taken, and why. `terms` are the means of the
+    objective's terms, `local_terms` those of each client and local epoch, where they are recorded.
+    """
 
     number: int
     server: Server
     clients: list[int]
+    missing: dict[int, str]
     terms: dict[str, float]
+    local_terms: dict[int, dict[str, list[float]]]
 
 
-def federate(server: Server, federation: Federation, run_clients: RunClients, *, first: int = 1) -> Iterator[Round]:
-    """Yield the rounds from `first` to the experiment's last."""
+def federate(
+    server: Server, federation: Federation, run_clients: RunClients, *, first: int = 1, watch: Sequence[Updates] = ()
+) -> Iterator[Round]:
+    """Yield the rounds from `first` to the experiment's last; `watch` sees every update that was taken."""
     experiment = federation.experiment
+    method = experiment.method
     for number in range(first, experiment.rounds + 1):
+        info, broadcast = federation.info(number), Broadcast.of(number, server)
         clients = draw_clients(federation, number)
-        broadcast = Broadcast(number, server.weights, server.buffers, server.shared)
-        passing = Passing()
+        intake = Intake(
+            broadcast,
+            clients,
+            extra=method.expected_extra(server),
+            missing=experiment.missing,
+            minimum=experiment.minimum_clients,
+        )
+        terms, statistics = TermMeans(), Mean()
         with threads(experiment.training.threads):  # the cores are for the clients
-            moved = experiment.method.step(server, passing.watch(run_clients(broadcast, clients)))
-        server = replace(moved, buffers=passing.buffers.value)
-        yield Round(number, server, clients, passing.terms())
+            updates = terms.count(intake.take(run_clients(broadcast, clients)))
+            changes: list[Updates] = [*watch, *experiment.transforms.values()]
+            for change in changes:
+                updates = change(updates, broadcast, info)
+            updates = _average_buffers(updates, statistics)
+            moved = method.step(server, updates, info)
+            for _ in updates:  # whatever the method did not read: every client's update is taken and counted
+                pass
+        server = replace(moved, buffers=statistics.value)
+        yield Round(number, server, clients, intake.missing, terms.value(), terms.epochs)
 
 
 def draw_clients(federation: Federation, number: int) -> list[int]:
@@ -44,33 +69,41 @@ def draw_clients(federation: Federation, number: int) -> list[int]:
     That order keeps parallel workers evenly busy, and since the server takes updates in it too, they can be
     used as they come.
     """
-    experiment = federation.experiment
+    experiment, sizes = federation.experiment, federation.roster.sizes
     count = max(1, round(experiment.participation * experiment.clients))
     stream = generator(experiment.seed, "participation", number)
     drawn: list[int] = torch.randperm(experiment.clients, generator=stream)[:count].tolist()
-    return sorted(drawn, key=lambda client: (-len(federation.parts[client]), client))
+    return sorted(drawn, key=lambda client: (-int(sizes[client]), client))
 
 
-class Passing:
-    """Watches updates on their way to the method: BatchNorm statistics are averaged the same for all methods.
+def _average_buffers(updates: Iterable[Update], mean: Mean) -> Iterator[Update]:
+    """Average BatchNorm's statistics as updates pass, the same for all methods.
 
     Running variances are averaged, never extrapolated: a momentum step can make them negative.
     """
+    for update in updates:
+        mean.add(update.buffers, update.examples)
+        yield update
+
+
+class TermMeans:
+    """The means of the objective's terms, by examples, as updates pass."""
 
     def __init__(self) -> None:
-        self.buffers = Mean()
+        self.epochs: dict[int, dict[str, list[float]]] = {}
         self._sums: dict[str, float] = {}
         self._examples = 0
 
-    def watch(self, updates: Iterable[Update]) -> Iterator[Update]:
+    def count(self, updates: Iterable[Update]) -> Iterator[Update]:
         """Pass the updates on."""
         for update in updates:
-            self.buffers.add(update.buffers, update.examples)
             self._examples += update.examples
             for name, value in update.metrics.items():
                 self._sums[name] = self._sums.get(name, 0.0) + value * update.examples
+            if update.epochs:
+                self.epochs[update.client] = update.epochs
             yield update
 
-    def terms(self) -> dict[str, float]:
-        """Return the mean of each term of the local objective, by examples."""
+    def value(self) -> dict[str, float]:
+        """Return the mean of each term."""
         return {name: total / self._examples for name, total in self._sums.items()}

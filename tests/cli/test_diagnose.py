@@ -116,6 +116,7 @@ def test_a_network_of_ones_own(feddecorr: CommandLine, tmp_path: Path) -> None:
         (["nowhere"], "holds no run"),
         (["nowhere", "--round", "first"], "'last' or a number"),
         (["nowhere", "--clients", "x"], "'all' or numbers"),
+        (["nowhere", "--clients", "none"], "'all' or numbers"),
         (["nowhere", "--on", "both"], "'test' or 'train', not 'both'"),
     ],
 )

@@ -7,7 +7,7 @@ import pytest
 from command_line import CommandLine
 from small import small, write_settings
 
-from feddecorr.federation import Federation
+from feddecorr.federation import Simulation
 
 
 @pytest.fixture(autouse=True)
@@ -20,10 +20,10 @@ def test_the_split_is_that_of_a_run(feddecorr: CommandLine, here: Path) -> None:
     """The counts, the file and the numbers are those of the split that `run` would train on."""
     outcome = feddecorr("partition", write_settings(here / "s.json"), "seed=3", "--out", "split.json", "--json")
     assert outcome.code == 0
-    federation = Federation.of(small("seed=3"))
-    assert json.loads((here / "split.json").read_text()) == [part.tolist() for part in federation.parts]
+    simulation = Simulation(small("seed=3"))
+    assert json.loads((here / "split.json").read_text()) == [part.tolist() for part in simulation.shards.parts]
     document = outcome.document
-    assert [sum(row) for row in document["counts"]] == [len(part) for part in federation.parts]
+    assert [sum(row) for row in document["counts"]] == [len(part) for part in simulation.shards.parts]
     assert document["classes"] == ["0", "1", "2", "3"]
     assert document["heterogeneity"]["examples"] == 120
     assert Path(document["split"]) == here / "split.json"

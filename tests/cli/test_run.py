@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 from command_line import CommandLine
-from small import result, small, without_time, write_settings
+from small import forget_models, result, small, without_time, write_settings
 
 from feddecorr.runs.pipeline import run
 
@@ -26,6 +26,17 @@ def test_results_and_progress_go_separate_ways(feddecorr: CommandLine, tmp_path:
     assert "accuracy" in done.out
     assert "round 2/2" in done.err
     assert "\x1b" not in done.out + done.err
+
+
+def test_without_test_images_the_terms_of_the_objective_are_told(
+    feddecorr: CommandLine, tmp_path: Path, settings: Path
+) -> None:
+    feddecorr("run", settings, "rounds=1", "--out", tmp_path / "run")
+    forget_models(tmp_path / "run")
+    told = feddecorr("resume", tmp_path / "run")
+    assert told.code == 0
+    assert "round 1, cross_entropy " in told.out
+    assert "accuracy" not in told.out
 
 
 def test_without_out_the_directory_is_named_by_the_experiment(

@@ -1,9 +1,12 @@
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from command_line import CommandLine
-from small import small
+from small import forget_models, small
 
+from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import run
 from feddecorr.settings.experiment import FAMILIES
 
@@ -18,11 +21,29 @@ def test_show_prints_a_line_for_each_round(feddecorr: CommandLine, tmp_path: Pat
     assert lines[3].split()[1] != "–"
 
 
+def test_show_has_no_column_for_what_was_never_measured(feddecorr: CommandLine, tmp_path: Path) -> None:
+    list(run(small("rounds=2"), tmp_path / "run"))
+    forget_models(tmp_path / "run")
+    lines = feddecorr("show", tmp_path / "run").out.splitlines()
+    assert lines[1].split() == ["round", "cross_entropy", "seconds"]
+    assert len(lines[2].split()) == 3
+
+
+def test_show_counts_the_clients_that_are_missing(feddecorr: CommandLine, tmp_path: Path) -> None:
+    list(run(small("rounds=1"), tmp_path / "run"))
+    (record,) = RunDirectory.open(tmp_path / "run").rounds()
+    line = json.dumps(replace(record, missing={1: "no answer", 3: "no answer"}).to_dict())
+    (tmp_path / "run" / "rounds.jsonl").write_text(line + "\n")
+    _, headings, cells = feddecorr("show", tmp_path / "run").out.splitlines()
+    assert headings.split()[-2:] == ["missing", "seconds"]
+    assert cells.split()[-2] == "2"
+
+
 def test_show_speaks_json(feddecorr: CommandLine, tmp_path: Path) -> None:
     list(run(small("rounds=1"), tmp_path / "run"))
     document = feddecorr("show", tmp_path / "run", "--json").document
     assert document["experiment"]["rounds"] == 1
-    assert len(document["rounds"][0]["singular_values"]) == 16
+    assert len(document["rounds"][0]["model"]["singular_values"]) == 16
 
 
 def test_an_unfinished_run_says_how_to_go_on(feddecorr: CommandLine, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import torch
 from scipy.linalg import subspace_angles
 from torch import Tensor
 
-from feddecorr.collapse.comparison import Comparison, Together, linear_cka, principal_angles
+from feddecorr.collapse.comparison import Together, compare, linear_cka, principal_angles
 from feddecorr.collapse.measures import Principal
 from feddecorr.collapse.statistics import Moments
 from feddecorr.errors import UserError
@@ -57,7 +57,7 @@ def test_a_model_is_at_no_angle_to_itself() -> None:
 def test_what_cannot_be_compared_is_none() -> None:
     """Other widths have no angles, other samples no CKA; other numbers of samples are refused."""
     one, other = Principal(Moments.of(draw(8, 0))), Principal(Moments.of(draw(5, 1)))
-    found = Comparison.of("other", one, other, None)
+    found = compare("other", one, other, None)
     assert (found.linear_cka, found.principal_angles) == (None, None)
     with pytest.raises(UserError, match="120 and 100"):
         Together.of(draw(8, 0), draw(8, 0)[:100])

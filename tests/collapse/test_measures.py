@@ -8,7 +8,7 @@ from sklearn.decomposition import PCA
 from torch import Tensor
 
 from feddecorr import decorrelation
-from feddecorr.collapse.measures import Measures, Principal
+from feddecorr.collapse.measures import Measures, Principal, measure_spread
 from feddecorr.collapse.statistics import Moments
 from feddecorr.errors import UserError
 
@@ -16,7 +16,7 @@ Values = NDArray[np.float64]
 
 
 def measure(z: Tensor) -> Measures:
-    return Measures.of(Principal(Moments.of(z)))
+    return measure_spread(Principal(Moments.of(z)))
 
 
 def draw(n: int, d: int, seed: int = 0) -> Tensor:

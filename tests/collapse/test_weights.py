@@ -4,7 +4,7 @@ from torch import nn
 
 from feddecorr.collapse.measures import Principal
 from feddecorr.collapse.statistics import Moments
-from feddecorr.collapse.weights import WeightMeasures, classifier_weight
+from feddecorr.collapse.weights import classifier_weight, measure_weights
 
 
 def stretched() -> Principal:
@@ -18,7 +18,8 @@ def test_layers_have_the_singular_values_of_their_matrices() -> None:
     """A convolution is the matrix from all inputs of a position to its outputs; vectors are left out."""
     convolution = nn.Conv2d(3, 5, 2)
     model = nn.Sequential(convolution, nn.BatchNorm2d(5), nn.Flatten(), nn.Linear(6, 4))
-    found = WeightMeasures.of(model, None, stretched())
+    found = measure_weights(model, None, stretched())
+    assert found.layer_singular_values is not None
     assert list(found.layer_singular_values) == ["0", "3"]
     matrix = convolution.weight.detach().reshape(5, 12).double()
     expected = torch.linalg.svdvals(matrix).tolist()
@@ -30,13 +31,13 @@ def test_a_classifier_looks_along_the_strongest_directions_or_across(axes: tuple
     """Three classes along the first two directions are fully aligned; along the last two not at all."""
     weight = torch.zeros(3, 6, dtype=torch.float64)
     weight[:, axes] = torch.tensor([[1.0, 0.0], [-0.5, 0.8], [-0.5, -0.8]], dtype=torch.float64)
-    found = WeightMeasures.of(nn.Identity(), weight + 7, stretched())
+    found = measure_weights(nn.Identity(), weight + 7, stretched())
     assert found.classifier_alignment == pytest.approx(share, abs=1e-12)
 
 
 def test_a_classifier_of_another_width_is_not_aligned_with_anything() -> None:
     """There is no number, rather than a wrong one."""
-    found = WeightMeasures.of(nn.Identity(), torch.ones(3, 9), stretched())
+    found = measure_weights(nn.Identity(), torch.ones(3, 9), stretched())
     assert found.classifier_alignment is None
     assert found.classifier_alignments is None
 

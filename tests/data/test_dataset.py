@@ -5,7 +5,7 @@ import torch
 from small import small
 
 from feddecorr.data import DATA, Digits, Images, Synthetic
-from feddecorr.data.dataset import Dataset, channel_statistics, split_off_test
+from feddecorr.data.dataset import Dataset, PixelSums, split_off_test
 from feddecorr.errors import UserError
 
 
@@ -44,7 +44,8 @@ def test_normalizing_leaves_the_pixels_alone() -> None:
 def test_statistics_are_those_of_the_values() -> None:
     dataset = random_dataset()
     values = dataset.train.pixels.double()
-    mean, std = channel_statistics(dataset.train.pixels)
+    sums = PixelSums.of(dataset.train.pixels)
+    mean, std = sums.mean, sums.std
     torch.testing.assert_close(torch.tensor(mean).double(), values.mean((0, 1, 2)))
     torch.testing.assert_close(torch.tensor(std).double(), values.std((0, 1, 2), correction=0))
 

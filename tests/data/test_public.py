@@ -176,3 +176,11 @@ def test_debians_files_are_taken_where_installed_and_else_fetched(
     assert (source.fetch(tmp_path / "place", quiet) / "unpacked").read_text() == "download some\n"
     (tmp_path / "installed").mkdir()
     assert source.fetch(tmp_path / "place", quiet) == tmp_path / "installed"
+
+
+def test_whoever_holds_a_part_standardizes_by_the_constants_of_the_whole(tmp_path: Path) -> None:
+    """They are the data set's, and never read from the images at hand."""
+    copy = read_copy(Cifar10.recipe, write_folder(tmp_path / "copy", cifar10_python()), partial=True)
+    cache.store("cifar10", copy, source="a part")
+    assert (Cifar10().load().mean, Cifar10().load().std) == (Cifar10.recipe.mean, Cifar10.recipe.std)
+    assert copy.mean != Cifar10.recipe.mean

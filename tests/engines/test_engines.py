@@ -5,7 +5,8 @@ import pytest
 from small import digest, result, small
 
 from feddecorr.errors import RunError
-from feddecorr.federation import Federation
+from feddecorr.federation import Simulation
+from feddecorr.files import write_json
 from feddecorr.messages import Broadcast, Update
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.memories import Memories
@@ -33,14 +34,15 @@ def bits(update: Update) -> str:
 @pytest.mark.parametrize("engine", ["serial", "pool"])
 def test_updates_can_be_kept(tmp_path: Path, engine: str) -> None:
     """A method may hold on to any of the updates while later clients train, also where others were let go."""
-    federation = Federation.of(small(f"engine={engine}"))
-    server = federation.start()
+    simulation = Simulation(small(f"engine={engine}"))
+    server = simulation.federation.start()
     kept: list[tuple[Update, str]] = []
-    with federation.experiment.engine.open(federation, Memories(tmp_path)) as run_clients:
+    with simulation.open(Memories(tmp_path)) as run_clients:
         for number in (1, 2, 3):
-            broadcast = Broadcast(number, server.weights, server.buffers, server.shared)
-            updates = run_clients(broadcast, [0, 1, 2, 3])
-            kept += [(update, bits(update)) for update in updates if update.client != number]
+            updates = run_clients(Broadcast.of(number, server), [0, 1, 2, 3])
+            kept += [
+                (update, bits(update)) for update in updates if isinstance(update, Update) and update.client != number
+            ]
     assert [bits(update) for update, _ in kept] == [then for _, then in kept]
     assert len({then for _, then in kept}) == 9
 
@@ -69,5 +71,5 @@ def test_a_client_that_raises_is_named_and_the_run_can_go_on(tmp_path: Path, eng
     assert directory.finished_rounds() == 1
     # The cause is taken away, as a user would mend the method, and the run goes on to the same end.
     mended = small("method=outside:Failing", "method.round=1000", f"engine={engine}")
-    directory.change(mended)
+    write_json(out / "experiment.json", mended.to_dict())
     assert result(resume(out)) == result(run(mended))[1:]

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from feddecorr.messages import State
+from feddecorr.messages import RoundInfo, Server, Update
 from feddecorr.methods import Local, Method, Trained
 from feddecorr.objective import Pass, Term
+from feddecorr.states import Mean, State
 
 
 class Failing(Method):
@@ -57,7 +59,93 @@ class Remembering(Method):
 
         return {"pull": pull}
 
+    def expected_extra(self, server: Server) -> State:
+        """Announce the count."""
+        return {"count": torch.zeros(())}
+
     def finish(self, local: Local, trained: Trained) -> tuple[State, State]:
         """Send and remember the count."""
         count = local.memory.get("count", torch.zeros(())) + 1
         return {"count": count}, {"count": count}
+
+
+class Impatient(Method):
+    """Takes the first update for all of them, and reads no other."""
+
+    def step(self, server: Server, updates: Iterable[Update], info: RoundInfo) -> Server:
+        """Stop after one."""
+        return replace(server, weights={name: weight.clone() for name, weight in next(iter(updates)).weights.items()})
+
+
+class Diverging(Method):
+    """Ends one client's training in one round with infinite weights, by its very last step."""
+
+    client: int = 1
+    round: int = 2
+
+    def finish(self, local: Local, trained: Trained) -> tuple[State, State]:
+        """Spoil what was trained, after every check of the objective."""
+        if (local.client, local.broadcast.round) == (self.client, self.round):
+            next(iter(trained.weights.values())).fill_(torch.inf)
+        return {}, {}
+
+
+class Drawing(Method):
+    """Sends and remembers a random number, drawn when training has ended."""
+
+    def expected_extra(self, server: Server) -> State:
+        """Announce the number."""
+        return {"drawn": torch.zeros(())}
+
+    def finish(self, local: Local, trained: Trained) -> tuple[State, State]:
+        """Draw from PyTorch's global generator, as dropout does."""
+        drawn = torch.rand(())
+        return {"drawn": drawn}, {"drawn": drawn.clone()}
+
+    def step(self, server: Server, updates: Iterable[Update], info: RoundInfo) -> Server:
+        """Move every weight by the sum of the numbers."""
+        mean, total = Mean(), 0.0
+        for update in updates:
+            mean.add(update.weights, update.examples)
+            total += float(update.extra["drawn"])
+        return replace(server, weights={name: weight + total for name, weight in mean.value.items()})
+
+
+class Told(Method):
+    """Keeps what the server's hooks are told."""
+
+    def start(self, server: Server, info: RoundInfo) -> Server:
+        """Write down the sizes."""
+        return replace(server, memory={"sizes": torch.tensor(info.sizes), "seed": torch.tensor(info.seed)})
+
+    def step(self, server: Server, updates: Iterable[Update], info: RoundInfo) -> Server:
+        """Write down the round."""
+        moved = super().step(server, updates, info)
+        return replace(moved, memory={**server.memory, "round": torch.tensor(info.round)})
+
+
+def frozen(classes: int, channels: int) -> nn.Module:
+    """Return a network whose first layer is not trained."""
+    model = nn.Sequential(
+        nn.Conv2d(channels, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
+        nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, classes),
+    )  # fmt: skip
+    model[0].requires_grad_(False)
+    return model
+
+
+class Tied(nn.Module):
+    """A network with one weight under two names, and a buffer that no state_dict holds."""
+
+    def __init__(self, classes: int, channels: int) -> None:
+        super().__init__()
+        self.flat = nn.Sequential(nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(4 * channels, 6), nn.ReLU())
+        self.once, self.twice = nn.Linear(6, 6), nn.Linear(6, 6)
+        self.twice.weight = self.once.weight
+        self.register_buffer("scale", torch.full((), 0.5), persistent=False)
+        self.classifier = nn.Linear(6, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Use the weight twice."""
+        logits: Tensor = self.classifier(torch.relu(self.twice(torch.relu(self.once(self.flat(x)))) * self.scale))
+        return logits

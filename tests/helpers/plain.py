@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from feddecorr.client import Client
-from feddecorr.federation import Federation
-from feddecorr.messages import Broadcast, Server, State, Update
+from feddecorr.federation import Simulation
+from feddecorr.messages import Broadcast, RoundInfo, Server, Update
 from feddecorr.methods import Local, Method
 from feddecorr.objective import Pass, Term
 from feddecorr.settings.experiment import Experiment
+from feddecorr.states import State
 from feddecorr.threads import threads
 
 Batch = tuple[Tensor, Tensor]
@@ -37,15 +39,20 @@ class Watching(Method):
 
 def batches(experiment: Experiment, client: int, number: int) -> list[Batch]:
     """Return the batches of a client in a round; they do not depend on the method."""
-    federation = Federation.of(experiment.model_copy(update={"method": Watching()}))
+    simulation = Simulation(experiment.model_copy(update={"method": Watching()}))
     SEEN.clear()
-    Client(federation)(send(federation.start(), number), client, {})
+    Client(simulation.task)(send(simulation.federation.start(), number), simulation.shards[client], {})
     return list(SEEN)
 
 
 def send(server: Server, number: int = 1) -> Broadcast:
     """Return what clients get in a round."""
-    return Broadcast(number, server.weights, server.buffers, server.shared)
+    return Broadcast.of(number, server)
+
+
+def info(*sizes: int, number: int = 1) -> RoundInfo:
+    """Return what the server's hooks are told, of clients with so many examples."""
+    return RoundInfo(number, 0, np.array(sizes or (1,)))
 
 
 def classify(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
@@ -56,7 +63,7 @@ def classify(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
 @threads(1)
 def train(experiment: Experiment, sent: Broadcast, client: int, loss: Loss = classify) -> nn.Module:
     """Return the model after SGD on the client's batches, one parameter after another."""
-    model = Federation.of(experiment).build_model()
+    model = Simulation(experiment).task.build_model()
     model.load_state_dict({**sent.weights, **sent.buffers})
     model.train()
     training = experiment.training
@@ -94,4 +101,4 @@ def number(*values: float) -> State:
 
 def update(client: int, examples: int, weights: State, amount: float = 1.0) -> Update:
     """Return what a client sends that has no BatchNorm."""
-    return Update(client, examples, amount, weights, {}, {}, {})
+    return Update(1, client, examples, amount, weights, {}, {}, {})

@@ -3,20 +3,20 @@ from plain import close, send, train, weights_of
 from small import small
 
 from feddecorr.client import Client
-from feddecorr.federation import Federation
+from feddecorr.federation import Simulation
 
 
 def test_a_client_is_plain_sgd_with_momentum_and_weight_decay() -> None:
     """And the round is the mean of such clients by their numbers of examples."""
     experiment = small("training.weight_decay=0.01")
-    federation = Federation.of(experiment)
-    server, client = federation.start(), Client(federation)
-    updates = [client(send(server), number, {})[0] for number in range(4)]
+    simulation = Simulation(experiment)
+    server, client = simulation.federation.start(), Client(simulation.task)
+    updates = [client(send(server), simulation.shards[number], {})[0] for number in range(4)]
     trained = [weights_of(train(experiment, send(server), number)) for number in range(4)]
-    sizes = [len(part) for part in federation.parts]
+    sizes = [len(part) for part in simulation.shards.parts]
     expected = {
         name: torch.stack([size * weights[name] for size, weights in zip(sizes, trained, strict=True)]).sum(0)
         / sum(sizes)
         for name in server.weights
     }
-    assert close(experiment.method.step(server, updates).weights, expected)
+    assert close(experiment.method.step(server, updates, simulation.federation.info(1)).weights, expected)

@@ -1,6 +1,6 @@
 import pytest
 import torch
-from plain import number, update
+from plain import info, number, update
 
 from feddecorr.messages import Server
 from feddecorr.methods.fedavgm import FedAvgM
@@ -8,11 +8,13 @@ from feddecorr.methods.fedavgm import FedAvgM
 
 def walk(method: FedAvgM, means: list[float]) -> list[float]:
     """Return the server's weight after rounds in which the clients' mean moved by the given changes."""
-    server = method.start(Server(number(1.0), {}), [1, 1])
+    server = method.start(Server(number(1.0), {}), info(1, 1))
     places = []
     for mean in means:
         here = float(server.weights["w"])
-        server = method.step(server, [update(0, 1, number(here + mean - 1)), update(1, 1, number(here + mean + 1))])
+        server = method.step(
+            server, [update(0, 1, number(here + mean - 1)), update(1, 1, number(here + mean + 1))], info()
+        )
         places.append(float(server.weights["w"]))
     return places
 
@@ -39,4 +41,4 @@ def test_in_the_long_run_the_published_one_goes_further() -> None:
 def test_statistics_get_no_momentum() -> None:
     """They are not the method's: it has no velocity for them."""
     server = Server(number(1.0), {"running_var": torch.ones(1)})
-    assert FedAvgM().start(server, [1]).memory.keys() == {"w"}
+    assert FedAvgM().start(server, info(1)).memory.keys() == {"w"}

@@ -1,12 +1,13 @@
 import torch
-from plain import classify, close, number, train, update, weights_of
+from plain import classify, close, info, number, train, update, weights_of
 from small import small
 from torch import Tensor, nn
 
-from feddecorr.federation import Federation
-from feddecorr.messages import Broadcast, Server, State
+from feddecorr.federation import Simulation
+from feddecorr.messages import Broadcast, Server
 from feddecorr.methods.feddyn import FedDyn
 from feddecorr.runs.pipeline import run
+from feddecorr.states import State
 
 ALPHA = 0.3
 
@@ -15,7 +16,7 @@ def test_three_rounds_of_the_published_algorithm() -> None:
     """Against the linear and the quadratic penalty written out, with clients of equal size."""
     words = ["partition=homogeneous", "method=feddyn", f"method.alpha={ALPHA}", "training.momentum=0"]
     experiment = small(*words)
-    server = Federation.of(experiment).start()
+    server = Simulation(experiment).federation.start()
     theta, buffers = server.weights, server.buffers
     h: State = {name: torch.zeros_like(weight) for name, weight in theta.items()}
     own = [h for _ in range(4)]
@@ -47,15 +48,15 @@ def test_three_rounds_of_the_published_algorithm() -> None:
 def test_a_round_of_a_part_of_the_clients_by_hand() -> None:
     """From 2, clients with 30 of 120 examples go to 6 on average: the mean drift is −1, and 6 + 1 = 7."""
     method = FedDyn()
-    server = method.start(Server(number(2.0), {}), [10, 20, 90])
-    moved = method.step(server, [update(0, 10, number(4.0)), update(1, 20, number(7.0))])
+    server = method.start(Server(number(2.0), {}), info(10, 20, 90))
+    moved = method.step(server, [update(0, 10, number(4.0)), update(1, 20, number(7.0))], info(10, 20, 90))
     assert close(moved.weights, number(7.0), 1e-12)
 
 
 def test_rounds_in_which_nobody_moves_leave_the_server_where_it_is_only_without_drift() -> None:
     """A drift of d is taken off the mean in every round."""
     method = FedDyn()
-    server = method.start(Server(number(2.0), {}), [1])
-    assert close(method.step(server, [update(0, 1, number(2.0))]).weights, number(2.0))
+    server = method.start(Server(number(2.0), {}), info(1))
+    assert close(method.step(server, [update(0, 1, number(2.0))], info()).weights, number(2.0))
     drifted = Server(number(2.0), {}, {}, {**server.memory, "drift/w": number(0.5)["w"]})
-    assert close(method.step(drifted, [update(0, 1, number(2.0))]).weights, number(1.5))
+    assert close(method.step(drifted, [update(0, 1, number(2.0))], info()).weights, number(1.5))

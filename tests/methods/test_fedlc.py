@@ -4,23 +4,24 @@ from small import small
 from torch import Tensor, nn
 
 from feddecorr.client import Client
-from feddecorr.federation import Federation
+from feddecorr.data import Images
+from feddecorr.federation import Shard, Simulation
 
 SKEWED = ["partition.alpha=0.05", "partition.minimum=2"]
 
 
-def counts(federation: Federation, client: int) -> list[int]:
-    labels = federation.dataset.train.labels[federation.parts[client]].tolist()
+def counts(simulation: Simulation, client: int) -> list[int]:
+    labels = simulation.dataset.train.labels[simulation.shards.parts[client]].tolist()
     return [labels.count(label) for label in range(4)]
 
 
 def test_each_logit_is_lowered_by_tau_over_the_fourth_root_of_its_count() -> None:
     """Against the formula written out, over the classes that the client holds."""
     experiment = small("method=fedlc", "method.tau=2", *SKEWED)
-    federation = Federation.of(experiment)
-    client = next(number for number in range(4) if 1 < sum(map(bool, counts(federation, number))) < 4)
-    n = counts(federation, client)
-    sent = send(federation.start())
+    simulation = Simulation(experiment)
+    client = next(number for number in range(4) if 1 < sum(map(bool, counts(simulation, number))) < 4)
+    n = counts(simulation, client)
+    sent = send(simulation.federation.start())
 
     def loss(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
         logits = model(x)
@@ -29,17 +30,17 @@ def test_each_logit_is_lowered_by_tau_over_the_fourth_root_of_its_count() -> Non
         own = torch.stack([calibrated[label][i] for i, label in enumerate(y.tolist())])
         return -(own / total).log().mean()
 
-    update, _ = Client(federation)(sent, client, {})
+    update, _ = Client(simulation.task)(sent, simulation.shards[client], {})
     assert close(update.weights, weights_of(train(experiment, sent, client, loss)), 1e-4)
 
 
 def test_a_client_of_one_class_learns_nothing_from_it_and_nothing_breaks() -> None:
     """There is nothing to tell that class from: the loss is zero and its gradient too."""
     experiment = small("method=fedlc", "training.weight_decay=0", "clients=2", "training.momentum=0")
-    federation = Federation.of(experiment)
-    labels = federation.dataset.train.labels.numpy()
-    parts = [(labels == 2).nonzero()[0], (labels != 2).nonzero()[0]]
-    sent = send(federation.start())
-    update, _ = Client(Federation(experiment, federation.dataset, parts))(sent, 0, {})
+    simulation = Simulation(experiment)
+    train = simulation.dataset.train
+    shard = Shard(0, Images(train.pixels[train.labels == 2], train.labels[train.labels == 2]))
+    sent = send(simulation.federation.start())
+    update, _ = Client(simulation.task)(sent, shard, {})
     assert update.metrics["cross_entropy"] == 0
     assert all(torch.equal(update.weights[name], weight) for name, weight in sent.weights.items())

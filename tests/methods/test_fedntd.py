@@ -5,16 +5,16 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from feddecorr.client import Client
-from feddecorr.federation import Federation
+from feddecorr.federation import Simulation
 from feddecorr.runs.pipeline import run
 
 
 def test_the_global_models_other_classes_are_distilled() -> None:
     """Against the divergence summed up class by class."""
     experiment = small("method=fedntd", "method.beta=2", "method.temperature=3")
-    federation = Federation.of(experiment)
-    sent = send(federation.start())
-    globe = federation.build_model().eval()
+    simulation = Simulation(experiment)
+    sent = send(simulation.federation.start())
+    globe = simulation.task.build_model().eval()
 
     def others(logits: Tensor, label: int) -> Tensor:
         kept = torch.stack([logit for c, logit in enumerate(logits) if c != label]) / 3
@@ -28,7 +28,7 @@ def test_the_global_models_other_classes_are_distilled() -> None:
             divergences.append((p * (p / q).log()).sum())
         return cross_entropy(logits, y) + 2 * torch.stack(divergences).mean()
 
-    update, _ = Client(federation)(sent, 1, {})
+    update, _ = Client(simulation.task)(sent, simulation.shards[1], {})
     assert close(update.weights, weights_of(train(experiment, sent, 1, loss)), 1e-4)
 
 

@@ -4,21 +4,21 @@ from small import digest, small
 from torch import Tensor, nn
 
 from feddecorr.client import Client
-from feddecorr.federation import Federation
+from feddecorr.federation import Simulation
 from feddecorr.runs.pipeline import run
 
 
 def test_local_training_minimizes_the_loss_and_half_mu_times_the_squared_distance() -> None:
     """Against the term written out and left to autograd."""
     experiment = small("method=fedprox", "method.mu=0.5")
-    federation = Federation.of(experiment)
-    sent = send(federation.start())
+    simulation = Simulation(experiment)
+    sent = send(simulation.federation.start())
 
     def loss(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
         gaps = [(weight - sent.weights[name]).square().sum() for name, weight in model.named_parameters()]
         return classify(model, x, y) + 0.5 / 2 * torch.stack(gaps).sum()
 
-    update, _ = Client(federation)(sent, 2, {})
+    update, _ = Client(simulation.task)(sent, simulation.shards[2], {})
     assert close(update.weights, weights_of(train(experiment, sent, 2, loss)))
 
 
@@ -40,12 +40,12 @@ def test_as_released_the_term_is_zero_and_the_run_is_that_of_fedavg() -> None:
 def test_a_large_mu_holds_the_clients_at_the_weights_sent() -> None:
     """The distance shrinks as 1/μ."""
     words = ["method=fedprox", "training.momentum=0", "training.lr=0.001"]
-    federation = Federation.of(small(*words, "method.mu=0"))
-    sent = send(federation.start())
+    simulation = Simulation(small(*words, "method.mu=0"))
+    sent = send(simulation.federation.start())
     moved = []
     for mu in (0, 900):
-        held = Federation.of(small(*words, f"method.mu={mu}"))
-        update, _ = Client(held)(sent, 0, {})
+        held = Simulation(small(*words, f"method.mu={mu}"))
+        update, _ = Client(held.task)(sent, held.shards[0], {})
         moved.append(sum(float((update.weights[name] - sent.weights[name]).norm()) for name in sent.weights))
     assert moved[1] < moved[0] / 3
     assert not same(update.weights, sent.weights)

@@ -4,7 +4,7 @@ from small import small
 from torch.nn.functional import cross_entropy
 
 from feddecorr.client import Client
-from feddecorr.federation import Federation
+from feddecorr.federation import Simulation
 from feddecorr.threads import threads
 
 
@@ -12,9 +12,9 @@ from feddecorr.threads import threads
 def test_the_gradient_is_taken_uphill() -> None:
     """Against two forward and backward passes a step, with the norm over all weights together."""
     experiment = small("method=fedsam", "method.rho=0.2", "training.momentum=0", "training.weight_decay=0")
-    federation = Federation.of(experiment)
-    sent = send(federation.start())
-    model = federation.build_model().train()
+    simulation = Simulation(experiment)
+    sent = send(simulation.federation.start())
+    model = simulation.task.build_model().train()
     parameters = list(model.parameters())
     for x, y in batches(experiment, 0, 1):
         first = torch.autograd.grad(cross_entropy(model(x), y), parameters)
@@ -27,14 +27,14 @@ def test_the_gradient_is_taken_uphill() -> None:
         with torch.no_grad():
             for parameter, before, gradient in zip(parameters, here, second, strict=True):
                 parameter.copy_(before - experiment.training.lr * gradient)
-    update, _ = Client(federation)(sent, 0, {})
+    update, _ = Client(simulation.task)(sent, simulation.shards[0], {})
     assert close(update.weights, {name: tensor.detach() for name, tensor in model.named_parameters()}, 1e-4)
 
 
 def test_the_pass_uphill_leaves_no_trace_in_the_statistics() -> None:
     """BatchNorm has counted one pass for each step."""
-    federation = Federation.of(small("method=fedsam"))
-    update, _ = Client(federation)(send(federation.start()), 0, {})
+    simulation = Simulation(small("method=fedsam"))
+    update, _ = Client(simulation.task)(send(simulation.federation.start()), simulation.shards[0], {})
     steps = len(batches(small(), 0, 1))
     counters = [tensor for name, tensor in update.buffers.items() if name.endswith("num_batches_tracked")]
     assert [int(counter) for counter in counters] == [steps] * 2

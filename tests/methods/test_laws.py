@@ -14,13 +14,14 @@ from small import digest, result, small
 
 from feddecorr import rounds
 from feddecorr.client import METHOD, Client
-from feddecorr.federation import Federation
-from feddecorr.messages import State, Update
+from feddecorr.federation import Simulation
+from feddecorr.messages import Update
 from feddecorr.methods import METHODS, Local, Method
 from feddecorr.objective import Pass, cross_entropy
 from feddecorr.representation import capture_representations
 from feddecorr.runs.pipeline import resume, run
 from feddecorr.settings.experiment import Experiment
+from feddecorr.states import State
 from feddecorr.threads import threads
 
 NAMES = list(METHODS.table)
@@ -45,12 +46,12 @@ def end(*words: str) -> str:
     return digest(record.state)
 
 
-def play(experiment: Experiment, clients: list[int]) -> tuple[Federation, list[Update], dict[int, State]]:
+def play(experiment: Experiment, clients: list[int]) -> tuple[Simulation, list[Update], dict[int, State]]:
     """Train a few clients from the first weights; return their updates and what they remember."""
-    federation = Federation.of(experiment)
-    client = Client(federation)
-    played = {number: client(send(federation.start()), number, {}) for number in clients}
-    return federation, [update for update, _ in played.values()], {number: kept for number, (_, kept) in played.items()}
+    simulation = Simulation(experiment)
+    client = Client(simulation.task)
+    played = {number: client(send(simulation.federation.start()), simulation.shards[number], {}) for number in clients}
+    return simulation, [update for update, _ in played.values()], {number: kept for number, (_, kept) in played.items()}
 
 
 @pytest.mark.parametrize(("regularizer", "first"), [("none", "serial"), ("feddecorr", "pool")])
@@ -115,12 +116,12 @@ def test_every_option_is_described_and_the_source_is_named(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_states_are_values(name: str) -> None:
     """Neither what the server sent nor what it held is changed, and BatchNorm's statistics are no method's."""
-    federation = Federation.of(small(f"method={name}"))
-    server, client = federation.start(), Client(federation)
+    simulation = Simulation(small(f"method={name}"))
+    server, client = simulation.federation.start(), Client(simulation.task)
     held = [server.weights, server.buffers, server.shared, server.memory]
     before = [digest(state) for state in held]
-    updates = [client(send(server), number, {})[0] for number in (1, 3)]
-    moved = federation.experiment.method.step(server, updates)
+    updates = [client(send(server), simulation.shards[number], {})[0] for number in (1, 3)]
+    moved = simulation.task.experiment.method.step(server, updates, simulation.federation.info(1))
     assert [digest(state) for state in held] == before
     assert same(moved.buffers, server.buffers)
     assert moved.weights.keys() == server.weights.keys()
@@ -130,10 +131,13 @@ def test_states_are_values(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_the_server_takes_ids_for_names_not_positions(name: str) -> None:
     """Clients {1, 3} of 4 move the server as the same updates under any other ids do."""
-    federation, updates, _ = play(small(f"method={name}"), [1, 3])
-    method, server = federation.experiment.method, federation.start()
+    simulation, updates, _ = play(small(f"method={name}"), [1, 3])
+    method, server = simulation.task.experiment.method, simulation.federation.start()
     renamed = [replace(update, client=update.client + 40) for update in updates]
-    assert same(method.step(server, updates).weights, method.step(server, renamed).weights)
+    assert same(
+        method.step(server, updates, simulation.federation.info(1)).weights,
+        method.step(server, renamed, simulation.federation.info(1)).weights,
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -166,18 +170,17 @@ def test_a_hundred_clients_of_which_a_fifth_take_part(name: str) -> None:
 def second_round(name: str) -> tuple[Method, Local, Batch]:
     """Return a client that has taken part once, away from the server's weights, and a batch; in float64."""
     experiment = small(f"method={name}")
-    federation, updates, memories = play(experiment, [1, 3])
-    server = experiment.method.step(federation.start(), updates)
-    model = federation.build_model().double().train()
+    simulation, updates, memories = play(experiment, [1, 3])
+    server = experiment.method.step(simulation.federation.start(), updates, simulation.federation.info(1))
+    model = simulation.task.build_model().double().train()
     model.load_state_dict({**server.weights, **server.buffers})
     local = Local(
         client=1,
         broadcast=send(server, 2),
         memory={key.removeprefix(METHOD): tensor for key, tensor in memories[1].items()},
         model=model,
-        labels=federation.dataset.train.labels[federation.parts[1]],
+        labels=simulation.dataset.train.labels[simulation.shards.parts[1]],
         classes=4,
-        lr=0.05,
     )
     with torch.no_grad():
         for parameter in model.parameters():

@@ -8,32 +8,35 @@ from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity, cross_entropy
 
 from feddecorr.client import METHOD, Client
-from feddecorr.federation import Federation
-from feddecorr.messages import Broadcast, State, Update
+from feddecorr.federation import Simulation
+from feddecorr.messages import Broadcast, Update
 from feddecorr.runs.pipeline import run
 from feddecorr.settings.experiment import Experiment
+from feddecorr.states import State
 
 ONE_STEP = ["method=moon", "rounds=2", "training.epochs=1", "training.batch=1000"]
 
 
-def two_rounds(experiment: Experiment) -> tuple[Federation, Broadcast, State, Update, Update]:
+def two_rounds(experiment: Experiment) -> tuple[Simulation, Broadcast, State, Update, Update]:
     """Return what client 2 is sent in its second round, what it remembers then, and its two updates."""
-    federation = Federation.of(experiment)
-    client, server = Client(federation), federation.start()
-    first, memory = client(send(server), 2, {})
-    other, _ = client(send(server), 0, {})
-    sent = Broadcast(2, experiment.method.step(server, [first, other]).weights, other.buffers, {})
-    return federation, sent, memory, first, client(sent, 2, memory)[0]
+    simulation = Simulation(experiment)
+    client, server = Client(simulation.task), simulation.federation.start()
+    first, memory = client(send(server), simulation.shards[2], {})
+    other, _ = client(send(server), simulation.shards[0], {})
+    sent = Broadcast(
+        2, experiment.method.step(server, [first, other], simulation.federation.info(1)).weights, other.buffers, {}
+    )
+    return simulation, sent, memory, first, client(sent, simulation.shards[2], memory)[0]
 
 
 @pytest.mark.parametrize("temperature", [0.5, 0.1])
 def test_the_second_round_contrasts_the_global_with_the_last_model(temperature: float) -> None:
     """Against cross-entropy over the two similarities, with models that keep their BatchNorm in evaluation mode."""
     experiment = small("method=moon", "method.mu=2", f"method.temperature={temperature}", "model.projection=5")
-    federation, sent, memory, _, update = two_rounds(experiment)
+    simulation, sent, memory, _, update = two_rounds(experiment)
 
     def frozen(state: State) -> nn.Module:
-        model = federation.build_model()
+        model = simulation.task.build_model()
         model.load_state_dict(state)
         return model.eval()
 
@@ -86,6 +89,6 @@ def test_a_client_remembers_its_model_with_its_statistics() -> None:
 
 def test_the_last_models_statistics_matter() -> None:
     """With those of another model the update is another one."""
-    federation, sent, memory, _, update = two_rounds(small("method=moon"))
+    simulation, sent, memory, _, update = two_rounds(small("method=moon"))
     wrong = {name: tensor + 1 if name.endswith("running_mean") else tensor for name, tensor in memory.items()}
-    assert not same(Client(federation)(sent, 2, wrong)[0].weights, update.weights)
+    assert not same(Client(simulation.task)(sent, simulation.shards[2], wrong)[0].weights, update.weights)

@@ -1,20 +1,21 @@
 import pytest
 import torch
-from plain import classify, close, number, same, send, train, update, weights_of
+from plain import classify, close, info, number, same, send, train, update, weights_of
 from small import digest, small
 from torch import Tensor, nn
 
 from feddecorr.client import METHOD, Client
-from feddecorr.federation import Federation
-from feddecorr.messages import Broadcast, Server, State
+from feddecorr.federation import Simulation
+from feddecorr.messages import Broadcast, Server
 from feddecorr.methods import Local, Trained
 from feddecorr.methods.scaffold import SCAFFOLD
 from feddecorr.optimizers import SGD
 from feddecorr.runs.pipeline import run
+from feddecorr.states import State
 
 
-def local(sent: Broadcast, memory: State, lr: float) -> Local:
-    return Local(0, sent, memory, nn.Linear(1, 1), torch.zeros(1, dtype=torch.long), 1, lr)
+def local(sent: Broadcast, memory: State) -> Local:
+    return Local(0, sent, memory, nn.Linear(1, 1), torch.zeros(1, dtype=torch.long), 1)
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
@@ -27,7 +28,7 @@ def test_the_variate_is_the_mean_gradient_on_a_problem_of_constant_gradient(mome
         optimizer.step([gradient["w"] + c["w"] - mine["w"]])
     sent = Broadcast(2, number(7.0, 7.0), {}, c)
     trained = Trained({"w": weights}, {}, optimizer.amount)
-    change, variate = SCAFFOLD().finish(local(sent, mine, 0.01), trained)
+    change, variate = SCAFFOLD().finish(local(sent, mine), trained)
     assert close(variate, gradient, 1e-9)
     assert close(change, {"w": gradient["w"] - mine["w"]}, 1e-9)
 
@@ -36,10 +37,10 @@ def test_two_rounds_of_the_published_algorithm() -> None:
     """Against loops over clients of equal size and plain SGD, with option II for the variates."""
     words = ["partition=homogeneous", "training.momentum=0", "training.weight_decay=0", "rounds=2"]
     experiment = small("method=scaffold", *words)
-    federation = Federation.of(experiment)
+    simulation = Simulation(experiment)
     clients, lr = range(4), experiment.training.lr
     steps = experiment.training.epochs * 2  # batches of 16 and of 14
-    server = federation.start()
+    server = simulation.federation.start()
     x, buffers = server.weights, server.buffers
     c = {name: torch.zeros_like(weight) for name, weight in x.items()}
     own = [c for _ in clients]
@@ -73,11 +74,13 @@ def test_the_first_round_is_fedavg_to_the_last_bit() -> None:
 
 def test_after_a_full_round_c_is_the_mean_of_the_clients_variates_by_examples() -> None:
     """So that the corrections of all clients cancel out."""
-    federation = Federation.of(small("method=scaffold"))
-    client, server = Client(federation), federation.start()
-    played = [client(send(server), number_, {}) for number_ in range(4)]
-    moved = federation.experiment.method.step(server, [update_ for update_, _ in played])
-    shares = [len(part) / 120 for part in federation.parts]
+    simulation = Simulation(small("method=scaffold"))
+    client, server = Client(simulation.task), simulation.federation.start()
+    played = [client(send(server), simulation.shards[number_], {}) for number_ in range(4)]
+    moved = simulation.task.experiment.method.step(
+        server, [update_ for update_, _ in played], simulation.federation.info(1)
+    )
+    shares = [len(part) / 120 for part in simulation.shards.parts]
     expected = {
         name: torch.stack(
             [share * memory[METHOD + name] for share, (_, memory) in zip(shares, played, strict=True)]
@@ -90,9 +93,9 @@ def test_after_a_full_round_c_is_the_mean_of_the_clients_variates_by_examples() 
 def test_a_part_of_the_clients_moves_c_by_their_share_of_all_examples() -> None:
     """30 of 120 examples, with mean change 2, move c from 1 to 1.5; who is not drawn keeps his part in it."""
     method = SCAFFOLD()
-    server = method.start(Server(number(0.0), {}), [10, 20, 90])
+    server = method.start(Server(number(0.0), {}), info(10, 20, 90))
     server = Server(server.weights, {}, number(1.0), server.memory)
     updates = [update(0, 10, number(1.0)), update(1, 20, number(1.0))]
     for update_ in updates:
         update_.extra.update(number(2.0))
-    assert same(method.step(server, updates).shared, number(1.5))
+    assert same(method.step(server, updates, info(10, 20, 90)).shared, number(1.5))

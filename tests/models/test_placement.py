@@ -1,19 +1,17 @@
-"""Precision, memory format and compilation."""
+"""Precision and memory format."""
 
 from __future__ import annotations
 
 import copy
-import functools
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from small import small
-from torch import Tensor, nn
+from torch import nn
 
-from feddecorr.federation import Federation
-from feddecorr.models import ConvNet, Custom, MobileNetV2, Model, ResNet20
+from feddecorr.federation import Simulation
+from feddecorr.models import ConvNet, MobileNetV2, Model, ResNet20
 from feddecorr.models.placement import prepare
 from feddecorr.randomness import seeded
 from feddecorr.representation import capture_representations
@@ -94,59 +92,10 @@ def test_the_memory_format_changes_rounding_only() -> None:
     torch.testing.assert_close(last(IMAGES), first(IMAGES), rtol=1e-4, atol=1e-4)
 
 
-@pytest.fixture
-def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Compile with PyTorch's tracer but without its code generator, which takes a minute; count what is traced."""
-    graphs: list[str] = []
-
-    def backend(graph: torch.fx.GraphModule, _inputs: list[Tensor]) -> Callable[..., Any]:
-        graphs.append(graph.code)
-        return graph.forward
-
-    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend=backend))
-    return graphs
-
-
-@pytest.mark.filterwarnings("ignore")  # the tracer has many of its own
-def test_compiling_leaves_the_result_and_the_representation(compiled: list[str]) -> None:
-    """A compiled network gives what it gives uncompiled, and its representation is caught in every block anew."""
-    plain, model = build(ConvNet(widths=(4, 8))), build(ConvNet(widths=(4, 8)), compile=True)
-    for images in (IMAGES, IMAGES + 1):
-        with capture_representations(plain) as wanted:
-            logits = plain(images)
-        with capture_representations(model) as seen:
-            torch.testing.assert_close(model(images), logits)
-        torch.testing.assert_close(seen.z, wanted.z)
-    assert len(compiled) == 1
-    assert "batch_norm" in compiled[0]
-    assert dict(model.named_parameters()).keys() == dict(plain.named_parameters()).keys()
-
-
-class Nested(nn.Module):
-    """A user's network in which the classifier lies deep."""
-
-    def __init__(self, classes: int) -> None:
-        super().__init__()
-        self.stem = nn.Sequential(nn.Flatten(), nn.Linear(768, 6))
-        self.rest = nn.Sequential(nn.Sequential(nn.ReLU(), nn.Linear(6, 4)), nn.Linear(4, classes))
-
-    def forward(self, x: Tensor) -> Tensor:
-        logits: Tensor = self.rest(self.stem(x))
-        return logits
-
-
-@pytest.mark.filterwarnings("ignore")  # the tracer has many of its own
-def test_all_but_the_classifier_is_compiled(compiled: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """In any network, each largest part without the classifier is compiled."""
-    monkeypatch.setattr("feddecorr.models.custom.import_named", {"here:Nested": Nested}.__getitem__)
-    build(Custom(source="here:Nested"), compile=True)(IMAGES)
-    assert len(compiled) == 2
-
-
 def test_precision_is_part_of_the_experiment() -> None:
-    """Every model that a federation builds runs as its experiment says, and a run with bf16 has a result of its own."""
-    federation = Federation.of(small("training.precision=bf16"))
-    assert {value.dtype for value in federation.start().weights.values()} == {torch.float32}
+    """Every model that a simulation builds runs as its experiment says, and a run with bf16 has a result of its own."""
+    simulation = Simulation(small("training.precision=bf16"))
+    assert {value.dtype for value in simulation.federation.start().weights.values()} == {torch.float32}
     losses = [[record.loss for record in run(small(f"training.precision={name}"))] for name in ("fp32", "bf16")]
     assert losses[0] != losses[1]
     assert losses[0] == pytest.approx(losses[1], rel=0.1)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from small import small
 
 from feddecorr.errors import UserError
-from feddecorr.federation import Federation
+from feddecorr.federation import Simulation
 from feddecorr.partition import Dirichlet, Flower
 from feddecorr.partition.heterogeneity import Heterogeneity, count_labels
 from feddecorr.settings.words import read_words
@@ -69,8 +69,8 @@ def test_words_choose_a_partitioner() -> None:
     """`partition=flower` with options is an experiment like any other."""
     words = ["partition=flower", "partition.partitioner=PathologicalPartitioner", "partition.minimum=1"]
     options = ["partition.options.num_classes_per_partition=2", "partition.options.class_assignment_mode=deterministic"]
-    federation = Federation.of(small(*words, *options))
-    counts = count_labels(federation.parts, federation.dataset.train.labels.numpy(), 4)
+    simulation = Simulation(small(*words, *options))
+    counts = count_labels(simulation.shards.parts, simulation.dataset.train.labels.numpy(), 4)
     assert ((counts > 0).sum(1) == 2).all()
     assert read_words(options)["partition"]["options"]["num_classes_per_partition"] == 2
 

@@ -10,7 +10,7 @@ import pytest
 from small import small
 
 from feddecorr.errors import UserError
-from feddecorr.federation import Federation
+from feddecorr.federation import Simulation
 from feddecorr.partition import Dirichlet, File
 from feddecorr.partition.split_file import read_split, write_split
 from feddecorr.runs.directory import RunDirectory
@@ -35,11 +35,11 @@ def test_a_split_survives_being_written(tmp_path: Path) -> None:
 
 
 def test_a_run_with_a_split_from_a_file_is_the_run_with_that_split(tmp_path: Path) -> None:
-    """Reading a split gives the same federation as drawing it."""
-    drawn = Federation.of(small())
-    write_split(tmp_path / "split.json", drawn.parts)
-    read = Federation.of(small("partition=file", f"partition.path={tmp_path / 'split.json'}"))
-    assert all(map(np.array_equal, drawn.parts, read.parts))
+    """Reading a split gives the same simulation as drawing it."""
+    drawn = Simulation(small())
+    write_split(tmp_path / "split.json", drawn.shards.parts)
+    read = Simulation(small("partition=file", f"partition.path={tmp_path / 'split.json'}"))
+    assert all(map(np.array_equal, drawn.shards.parts, read.shards.parts))
 
 
 def test_order_in_the_file_does_not_matter(tmp_path: Path) -> None:
@@ -89,10 +89,10 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 def test_a_run_is_never_resumed_with_another_split(tmp_path: Path) -> None:
     """The file's digest is kept with the run, which can still be looked at when the file is gone."""
     path = tmp_path / "split.json"
-    write_split(path, Federation.of(small()).parts)
+    write_split(path, Simulation(small()).shards.parts)
     experiment = small("partition=file", f"partition.path={path}")
     list(run(experiment.model_copy(update={"rounds": 1}), tmp_path / "run"))
-    write_split(path, Federation.of(small("seed=1")).parts)
+    write_split(path, Simulation(small("seed=1")).shards.parts)
     with pytest.raises(UserError, match="has changed"):
         list(resume(tmp_path / "run", experiment=experiment))
     path.unlink()

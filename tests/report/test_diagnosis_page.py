@@ -31,6 +31,14 @@ def test_the_grid_is_of_clients_only() -> None:
         pictures.grid([look()])
 
 
+def test_what_was_not_kept_cannot_be_drawn() -> None:
+    """Of what a run records, there are neither samples nor tables; the message says of which model."""
+    recorded = Diagnosis.from_dict({**look().recorded(), "name": "b"})
+    for draw in (pictures.sphere, pictures.angles, pictures.alignments):
+        with pytest.raises(UserError, match="'b'"):
+            draw(recorded)
+
+
 def test_angles_between_class_means_are_a_table_of_classes() -> None:
     """As many rows and columns as classes."""
     assert np.array(pictures.angles(look(classes=5)).data[0].z).shape == (5, 5)

@@ -3,10 +3,11 @@ from pathlib import Path
 
 import pytest
 from command_line import CommandLine
-from small import small
+from small import forget_models, small
 
-from feddecorr.errors import UserError
+from feddecorr.errors import RunError, UserError
 from feddecorr.report import write_report
+from feddecorr.report.figures import COLOURS
 from feddecorr.runs.pipeline import run
 
 
@@ -32,6 +33,43 @@ def test_every_run_is_in_the_page_with_its_numbers(runs: list[Path], tmp_path: P
         assert f"<h2>{heading}</h2>" in page
     assert "regularizers.feddecorr.beta" in page
     assert page.count("<h2>Who holds which labels</h2>") == 2  # the first two share a split
+
+
+def test_every_term_of_the_objective_is_drawn_with_each_run_in_its_colour(runs: list[Path], tmp_path: Path) -> None:
+    """A run that has no such term has no line, and lends its colour to no other."""
+    write_report(runs, tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text()
+    headings = re.findall("<h2>(Objective.*)</h2>", page)
+    assert headings == ["Objective: cross_entropy per round", "Objective: feddecorr per round"]
+    drawn = page.split("<h2>Objective: feddecorr per round</h2>")[1].split("</section>")[0]
+    assert COLOURS[1] in drawn
+    assert COLOURS[0] not in drawn
+
+
+def test_runs_without_test_images_have_a_report_too(tmp_path: Path) -> None:
+    """What was never measured is left out; how they trained is there. Beside others, they have no line."""
+    for name in ("blind", "seeing"):
+        list(run(small("rounds=2"), tmp_path / name))
+    forget_models(tmp_path / "blind")
+    write_report([tmp_path / "blind"], tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text()
+    for heading in ("Singular spectra", "Accuracy per round", "Effective rank per round"):
+        assert f"<h2>{heading}</h2>" not in page
+    assert "<h2>Objective: cross_entropy per round</h2>" in page
+    assert "<td>blind</td><td>2</td>" in page
+    write_report([tmp_path / "blind", tmp_path / "seeing"], tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text()
+    accuracy = page.split("<h2>Accuracy per round</h2>")[1].split("</section>")[0]
+    assert "seeing" in accuracy
+    assert "blind" not in accuracy
+
+
+def test_a_run_without_a_finished_round_is_refused(tmp_path: Path) -> None:
+    records = run(small("method=outside:Failing", "method.round=1"), tmp_path / "run")
+    with pytest.raises(RunError):
+        next(records)
+    with pytest.raises(UserError, match="no finished round yet"):
+        write_report([tmp_path / "run"], tmp_path / "report.html")
 
 
 def test_names_are_text_and_never_markup(runs: list[Path], tmp_path: Path) -> None:

@@ -1,32 +1,37 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from small import result, small
 
-from feddecorr.federation import Federation
+from feddecorr.federation import Simulation
 from feddecorr.representation import capture_representations
 from feddecorr.runs.evaluation import Evaluator
 from feddecorr.runs.pipeline import run
 
 
 def test_the_batch_size_of_evaluation_does_not_matter() -> None:
-    whole = Federation.of(small("evaluation.batch=1000"))
-    parts = Federation.of(small("evaluation.batch=7"))
-    one, other = Evaluator(whole)(whole.start()), Evaluator(parts)(parts.start())
+    whole = Simulation(small("evaluation.batch=1000"))
+    parts = Simulation(small("evaluation.batch=7"))
+    one, other = (Evaluator(each.task, each.dataset.test)(each.federation.start()) for each in (whole, parts))
     assert one.accuracy == other.accuracy
     assert one.loss == pytest.approx(other.loss, rel=1e-5)
     assert one.effective_rank == pytest.approx(other.effective_rank, rel=1e-5)
 
 
 def test_the_spectrum_is_that_of_the_test_representations() -> None:
-    federation = Federation.of(small())
-    model = federation.build_model().eval()
+    """And accuracy and loss are those of the same forward pass."""
+    simulation = Simulation(small())
+    model = simulation.task.build_model().eval()
     with torch.no_grad(), capture_representations(model) as seen:
-        logits = model(federation.dataset.normalize(federation.dataset.test.pixels))
+        logits = model(simulation.dataset.normalize(simulation.dataset.test.pixels))
     expected = np.linalg.svd(np.cov(seen.z.double().numpy().T, bias=True), compute_uv=False)
-    found = Evaluator(federation)(federation.start())
+    found = Evaluator(simulation.task, simulation.dataset.test)(simulation.federation.start())
     np.testing.assert_allclose(found.singular_values, expected, rtol=1e-4, atol=1e-7)
-    assert found.accuracy == float((logits.argmax(1) == federation.dataset.test.labels).double().mean())
+    labels = simulation.dataset.test.labels
+    assert found.accuracy == float((logits.argmax(1) == labels).double().mean())
+    assert found.loss == pytest.approx(float(torch.nn.functional.cross_entropy(logits, labels)), rel=1e-6)
 
 
 def test_evaluating_leaves_training_unchanged() -> None:
@@ -45,7 +50,7 @@ def test_local_models_are_evaluated_by_wish_whoever_trains_them(engine: str) -> 
     """Records are the same whichever engine ran the clients, and only rounds that are due hold local models."""
     words = ("evaluation.clients=true", "evaluation.every=2", "rounds=3")
     records = list(run(small(*words, f"engine={engine}")))
-    assert [sorted(record.local_models) for record in records] == [[], ["0", "1", "2", "3"], ["0", "1", "2", "3"]]
+    assert [sorted(record.local_models) for record in records] == [[], [0, 1, 2, 3], [0, 1, 2, 3]]
     assert result(records) == result(run(small(*words)))
 
 
@@ -58,5 +63,5 @@ def test_evaluating_local_models_leaves_training_unchanged() -> None:
 def test_a_single_client_is_its_own_mean() -> None:
     """With one client, its local model is the global one, in every measure."""
     (record,) = run(small("clients=1", "partition=homogeneous", "rounds=1", "evaluation.clients=true"))
-    local = record.local_models["0"]
-    assert local == {name: getattr(record, name) for name in local}
+    assert record.model is not None
+    assert record.local_models == {0: replace(record.model, client=0)}

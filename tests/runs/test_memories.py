@@ -2,8 +2,8 @@ from pathlib import Path
 
 import torch
 
-from feddecorr.messages import State
 from feddecorr.runs.memories import Memories
+from feddecorr.states import State
 
 
 def state(value: float) -> State:

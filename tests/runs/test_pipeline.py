@@ -5,7 +5,7 @@ import torch
 from small import digest, small
 
 import feddecorr
-from feddecorr.federation import Federation
+from feddecorr.federation import Simulation
 from feddecorr.runs.pipeline import run
 
 
@@ -35,7 +35,7 @@ def test_the_same_experiment_gives_the_same_bits_and_another_seed_does_not() -> 
 def test_a_record_carries_the_model() -> None:
     experiment = small("rounds=1")
     (record,) = feddecorr.run(experiment)
-    model = Federation.of(experiment).build_model()
+    model = Simulation(experiment).task.build_model()
     model.load_state_dict(record.state)
     assert record.terms.keys() == {"cross_entropy"}
 

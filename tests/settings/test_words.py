@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from feddecorr.errors import UserError
-from feddecorr.settings.words import read_words
+from feddecorr.settings.words import read_list, read_words
 
 
 def test_a_bare_name_chooses_and_dotted_keys_set_options() -> None:
@@ -39,6 +39,28 @@ def test_several_regularizers_at_once() -> None:
 def test_regularizers_can_be_taken_away_again() -> None:
     assert read_words(["regularizers.feddecorr.beta=0.1", "regularizers=none"]) == {"regularizers": {}}
     assert read_words(["regularizers.feddecorr.beta=0.1", "regularizers="]) == {"regularizers": {}}
+
+
+def test_a_number_is_no_regularizer_but_a_name_that_is_not_known() -> None:
+    """It is left to the experiment to refuse it by its name."""
+    assert read_words(["regularizers=3"]) == {"regularizers": {"3": {}}}
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("crop,flip", ["crop", "flip"]),
+        (" 0, 3,", ["0", "3"]),
+        ("none", []),
+        ("", []),
+        (3, [3]),
+        ([3, 5], [3, 5]),
+        (("crop",), ["crop"]),
+    ],
+)
+def test_lists_are_read_as_people_write_them(written: object, read: list[object]) -> None:
+    """With commas, as a list of TOML or Python, or as a lone number."""
+    assert read_list(written) == read
 
 
 def test_a_file_says_the_same_as_words(tmp_path: Path) -> None:

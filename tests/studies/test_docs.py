@@ -1,39 +1,40 @@
-"""What the page about many runs says is true: its files are written as they stand, and its commands are run."""
+"""What the pages about studies and claims say is true."""
 
 import re
-import shlex
 from pathlib import Path
 
 import pytest
-from command_line import CommandLine
 
-PAGE = Path(__file__).parents[2] / "docs" / "sweeps.md"
-SHRUNK = ["clients=4", "data.train=120", "data.test=40", "rounds=2", "training.epochs=1", "model.widths=[8,16]"]
-"""Settings that make the page's sweeps small; what they vary, they vary all the same."""
+from feddecorr.studies.catalogue import STUDIES
+from feddecorr.studies.claims import COMPUTATION, MEASURED, PROPOSITION, THEOREM
+from feddecorr.studies.scales import SCALE_OF
+
+DOCS = Path(__file__).parents[2] / "docs"
+STUDIES_PAGE = (DOCS / "studies.md").read_text()
+CLAIMS_PAGE = (DOCS / "claims.md").read_text()
+
+SENTENCES = {number: sentence for number, (sentence, _, _) in MEASURED.items()} | {
+    14: COMPUTATION,
+    16: THEOREM,
+    17: PROPOSITION,
+}
 
 
-def blocks(kind: str) -> list[str]:
-    return re.findall(rf"```{kind}\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
+def test_the_page_lists_every_study_in_its_order() -> None:
+    """With its place in the paper and what it shows."""
+    rows = re.findall(r"^\| `([a-z][a-z0-9-]+)` \| (.+?) \| (.+?) \|$", STUDIES_PAGE, flags=re.MULTILINE)
+    listed = [row for row in rows if row[0] not in SCALE_OF]
+    assert listed == [(study.name, study.place, study.shows) for study in STUDIES.values()]
 
 
-def shrink(words: list[str]) -> list[str]:
-    return [*words, *SHRUNK, "partition.minimum=2"] if words[0] == "sweep" else words
+@pytest.mark.parametrize("name", SCALE_OF)
+def test_the_page_lists_every_scale(name: str) -> None:
+    """With its number of seeds."""
+    (row,) = [line for line in STUDIES_PAGE.splitlines() if line.startswith(f"| `{name}` |") and line.count("|") == 4]
+    assert row.endswith(f"| {SCALE_OF[name].seeds} |")
 
 
-def test_the_commands_of_the_page_do_what_it_says(
-    feddecorr: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    for kind in ("toml", "python"):
-        (text,) = blocks(kind)
-        Path(text.split()[1]).write_text(text)
-    commands = [shlex.split(line) for block in blocks("sh") for line in block.splitlines()]
-    assert len(commands) == 11
-    for program, *words in commands:
-        assert program == "feddecorr"
-        done = feddecorr(*shrink(words))
-        assert done.code == 0, (words, done.err)
-        assert done.out
-    assert {path.name for path in Path("sweeps/grid").iterdir()} == {"runs", "grid", "grid.md", "grid.html"}
-    assert Path("studies/again/widths.md").read_text() == Path("studies/own/widths.md").read_text()
-    assert not Path("studies/again/runs").exists()
+def test_the_rule_book_has_every_claim() -> None:
+    """Eighteen, in their order, with the sentences of the answer."""
+    rows = re.findall(r"^\| (\d+) \| (.+?) \| .+ \|$", CLAIMS_PAGE, flags=re.MULTILINE)
+    assert [(int(number), sentence) for number, sentence in rows] == sorted(SENTENCES.items())

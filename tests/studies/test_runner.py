@@ -15,7 +15,6 @@ from feddecorr.files import load_tensors
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import run
 from feddecorr.studies import available_memory, runner
-from feddecorr.studies.adapter import is_held
 from feddecorr.studies.runner import run_all
 from feddecorr.studies.status import Status
 from feddecorr.studies.study import Arm
@@ -61,7 +60,7 @@ def test_an_interrupted_run_goes_on_where_it_was(tmp_path: Path) -> None:
     path = tmp_path / "store" / arm.experiment.digest()
     records = run(arm.experiment, path)
     next(records)
-    records.close()  # type: ignore[attr-defined]  # a generator
+    records.close()
     first = RunDirectory.open(path).rounds()
     assert run_all(given, tmp_path / "store") == {}
     assert RunDirectory.open(path).rounds()[:1] == first
@@ -119,13 +118,13 @@ def test_a_run_that_another_process_holds_is_waited_for(tmp_path: Path) -> None:
     told: list[Status] = []
     elsewhere = iter(run(one.experiment, tmp_path / one.experiment.digest()))
     next(elsewhere)
-    assert is_held(tmp_path / one.experiment.digest())
+    assert RunDirectory(tmp_path / one.experiment.digest()).is_held()
 
     def finish() -> None:
         while not any(status.elsewhere and status.done for status in told):
             time.sleep(0.05)
         next(elsewhere)
-        elsewhere.close()  # type: ignore[attr-defined]  # a generator
+        elsewhere.close()
 
     thread = threading.Thread(target=finish)
     thread.start()
@@ -156,7 +155,7 @@ def test_processes_end_with_the_one_that_started_them(tmp_path: Path) -> None:
     process.kill()
     process.join()
     until = time.monotonic() + 30
-    while any(map(is_held, (tmp_path / "store").iterdir())):
+    while any(RunDirectory(path).is_held() for path in (tmp_path / "store").iterdir()):
         assert time.monotonic() < until
         time.sleep(0.02)
     do_logged_runs(tmp_path)

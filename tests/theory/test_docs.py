@@ -3,6 +3,9 @@ from pathlib import Path
 
 import pytest
 
+from feddecorr.cli.theory import SETTINGS
+from feddecorr.settings.words import read_words
+
 PAGE = Path(__file__).parents[2] / "docs" / "theory.md"
 
 
@@ -23,3 +26,12 @@ def test_every_picture_and_test_of_the_page_is_there() -> None:
     named = set(re.findall(r"`(test_\w+)`", text))
     assert len(named) > 5
     assert all(f"def {name}(" in sources for name in named)
+
+
+def test_every_command_of_the_page_is_understood() -> None:
+    """All words in it are settings of the study that is named."""
+    commands = re.findall(r"feddecorr theory ([a-z]+)((?: [a-z_]+=\S+)*)", PAGE.read_text())
+    assert {name for name, _ in commands} == SETTINGS.keys()
+    assert not re.search(r"--(?!out|json|help)[a-z]", PAGE.read_text())
+    for name, words in commands:
+        SETTINGS[name].parse(read_words(words.replace("=L", "=3").split()))

@@ -5,8 +5,8 @@ import pytest
 from linear_networks import random_data, random_network
 from numpy.random import RandomState
 
-from feddecorr.errors import UserError
-from feddecorr.theory.integration import flow
+from feddecorr.errors import RunError, UserError
+from feddecorr.theory.integration import flow, integrate
 from feddecorr.theory.network import gradients, loss
 
 
@@ -63,3 +63,42 @@ def test_a_network_that_does_not_fit_the_data_is_refused() -> None:
     x, y = random_data(stream, inputs=5, classes=3, samples=12)
     with pytest.raises(UserError, match="W_1 takes 4 inputs, but 5 come from below"):
         flow(random_network(stream, [4, 4, 3]), x, y, [0.0, 1.0])
+
+
+@pytest.mark.parametrize("times", [[0.0, 0.02, 0.05, 0.3], [0.3, 0.1, 0.0]])
+def test_the_listener_hears_of_every_step_before_what_lies_in_it(times: list[float]) -> None:
+    """Shares rise to one, forwards and backwards, and the weights come while the flow goes on."""
+    stream = RandomState(5)
+    x, y = random_data(stream, inputs=5, classes=3, samples=12)
+    shares: list[float] = []
+    heard = [shares[-1] for _ in integrate(random_network(stream, [5, 4, 3]), x, y, times, listener=shares.append)]
+    assert len(heard) == len(times)
+    assert all(share >= abs(time - times[0]) / 0.3 - 1e-12 for share, time in zip(heard, times, strict=True))
+    assert heard[0] < heard[-1] == shares[-1] == 1
+    assert len(shares) > len(times)
+    assert shares == sorted(shares)
+
+
+def test_one_time_alone_is_the_start() -> None:
+    stream = RandomState(6)
+    x, y = random_data(stream, inputs=5, classes=3, samples=12)
+    start = random_network(stream, [5, 4, 3])
+    (only,) = flow(start, x, y, [2.0])
+    for there, here in zip(start, only, strict=True):
+        np.testing.assert_array_equal(there, here)
+
+
+@pytest.mark.parametrize("times", [[0.0, 0.2, 0.1, 0.3], [0.0, 0.1, 0.1], [0.3, 0.4, 0.0]])
+def test_times_out_of_order_are_refused(times: list[float]) -> None:
+    stream = RandomState(7)
+    x, y = random_data(stream, inputs=5, classes=3, samples=12)
+    with pytest.raises(UserError, match="in order"):
+        flow(random_network(stream, [5, 4, 3]), x, y, times)
+
+
+def test_a_flow_that_runs_away_says_how_far_it_came() -> None:
+    """A term that pulls with the cube of the representations reaches infinity in finite time."""
+    stream = RandomState(8)
+    x, y = random_data(stream, inputs=5, classes=3, samples=12)
+    with pytest.raises(RunError, match="beyond time 0"):
+        flow(random_network(stream, [5, 4, 3]), x, y, [0.0, 10.0], lambda z: -(z**3))

@@ -7,6 +7,7 @@ import sys
 import typer
 import typer.core
 
+from feddecorr.cli.claims import claims
 from feddecorr.cli.compare import compare
 from feddecorr.cli.console import say
 from feddecorr.cli.data import data_app
@@ -17,7 +18,8 @@ from feddecorr.cli.partition import partition
 from feddecorr.cli.records import records
 from feddecorr.cli.report import report
 from feddecorr.cli.reproduce import reproduce
-from feddecorr.cli.run import resume, run
+from feddecorr.cli.resume import resume
+from feddecorr.cli.run import run
 from feddecorr.cli.show import show
 from feddecorr.cli.sweep import sweep
 from feddecorr.cli.theory import theory_app
@@ -39,6 +41,7 @@ app.command()(resume)
 app.command()(show)
 app.command()(report)
 app.command()(diagnose)
+app.command()(claims)
 app.command()(partition)
 app.command()(reproduce)
 app.command()(sweep)

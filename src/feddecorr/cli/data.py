@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from feddecorr.cli.console import JsonOption, messages, print_json, print_table, print_text, say
+from feddecorr.cli.console import JsonOption, print_json, print_table, print_text, say
+from feddecorr.cli.progress import Progress
 from feddecorr.errors import UserError
 
 if TYPE_CHECKING:
     from feddecorr.data.dataset import Data, Dataset
-    from feddecorr.data.fetch.download import Progress
-
-SECONDS_BETWEEN_LINES = 5.0
 
 data_app = typer.Typer(
     help="Fetch, check and find data sets.",
@@ -79,7 +74,7 @@ def get(
     elif _is_good(data):
         say(f"{name} is there already, whole and verified")
     else:
-        with _progress() as progress:
+        with Progress() as progress:
             fetch(data.recipe, progress, source=source)
     _tell(name, data.read(), [], json=json)
 
@@ -194,40 +189,3 @@ def _tell(name: str, dataset: Dataset, problems: list[str], *, json: bool) -> No
         print_text(f"  {line}")
     if problems:
         say(f"'feddecorr data get {name}' fetches it anew.")
-
-
-@contextmanager
-def _progress() -> Iterator[Progress]:
-    """Show progress: a bar in a terminal, a line now and then elsewhere; on standard error."""
-    if not messages().is_terminal:
-        yield _Lines()
-        return
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
-
-    columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), DownloadColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=messages(), transient=True) as bars:
-        task = bars.add_task("")
-
-        def show(what: str, done: int, total: int) -> None:
-            if total:
-                bars.update(task, description=what, completed=done, total=total)
-            else:
-                say(what)
-
-        yield show
-
-
-class _Lines:
-    def __init__(self) -> None:
-        self._what = ""
-        self._last = 0.0
-
-    def __call__(self, what: str, done: int, total: int) -> None:
-        now = time.monotonic()
-        if what != self._what:
-            say(what)
-        elif total and now - self._last >= SECONDS_BETWEEN_LINES:
-            say(f"{what}: {100 * done // total} %")
-        else:
-            return
-        self._what, self._last = what, now

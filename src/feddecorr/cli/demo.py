@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from feddecorr.cli.completing import complete, prepare
 from feddecorr.cli.console import JsonOption, number, print_json, print_table, print_text, say
-from feddecorr.cli.run import complete, prepare
-from feddecorr.errors import UserError
 
 if TYPE_CHECKING:
     from feddecorr.settings.experiment import Experiment
@@ -52,35 +51,28 @@ def demo(
     last = {name: RunDirectory.open(out / name).rounds()[-1] for name in RUNS}
     if json:
         keys = ("round", "accuracy", "effective_rank", "significant_singular_values")
-        results = {name: {key: found[key] for key in keys} for name, found in last.items()}
+        results = {name: {key: getattr(record, key) for key in keys} for name, record in last.items()}
         print_json({"runs": results, "report": str(page.resolve())})
         return
     rows = [
         [
             name,
-            number(found["accuracy"], 3),
-            f"{number(found['effective_rank'], 1)} of {len(found['singular_values'])}",
-            number(found["significant_singular_values"]),
+            number(record.accuracy, 3),
+            f"{number(record.effective_rank, 1)} of {len(record.singular_values or [])}",
+            number(record.significant_singular_values),
         ]
-        for name, found in last.items()
+        for name, record in last.items()
     ]
     print_table(["run", "accuracy", "effective rank", "significant singular values"], rows)
     print_text(f"report: {page.resolve()}")
 
 
 def _train(experiment: Experiment, directory: Path, *, title: str) -> None:
-    from feddecorr.runs.directory import RunDirectory  # noqa: PLC0415
-    from feddecorr.runs.pipeline import resume, run  # noqa: PLC0415 - PyTorch is loaded when it is needed
+    from feddecorr.runs.directory import RunDirectory  # noqa: PLC0415 - PyTorch is loaded when it is needed
+    from feddecorr.runs.pipeline import ensure  # noqa: PLC0415
 
-    done = 0
-    if (directory / "experiment.json").exists():
-        stored = RunDirectory.open(directory)
-        if stored.experiment() != experiment:
-            raise UserError(f"{directory} holds another run: choose another --out, or remove it")
-        done = stored.finished_rounds()
-        if done == experiment.rounds:
-            say(f"{title}: already trained; remove {directory} to train it again")
-        records = resume(directory)
-    else:
-        records = run(experiment, directory)
-    complete(records, directory, title=title, done=done, rounds=experiment.rounds)
+    held = RunDirectory(directory)
+    if held.is_done(experiment):
+        say(f"{title}: already trained; remove {directory} to train it again")
+    records = ensure(experiment, directory)
+    complete(records, directory, title=title, done=held.finished_rounds(), rounds=experiment.rounds)

@@ -10,7 +10,7 @@ import typer
 
 from feddecorr.cli.console import JsonOption, number, print_json, print_table, print_text, say
 from feddecorr.errors import UserError
-from feddecorr.settings.words import read_words
+from feddecorr.settings.words import read_list, read_words
 
 if TYPE_CHECKING:
     from feddecorr.collapse.diagnosis import Diagnosis
@@ -110,8 +110,8 @@ def _wanted(round: str, clients: str | None, on: str) -> Wanted:  # noqa: A002 -
         raise UserError(f"--round is 'last' or a number, not '{round}'")
     chosen = None
     if clients not in (None, "all"):
-        parts = str(clients).split(",")
-        if not all(part.strip().isdecimal() for part in parts):
+        parts = read_list(clients)
+        if not parts or not all(part.isdecimal() for part in parts):
             raise UserError(f"--clients is 'all' or numbers with commas between, such as 0,3, not '{clients}'")
         chosen = [int(part) for part in parts]
     return Wanted(None if round == "last" else int(round), clients is not None, chosen, on)
@@ -162,7 +162,7 @@ def _tell(found: Sequence[Diagnosis], picture: Path, *, json: bool) -> None:
         print_json({**documents[0], "picture": str(picture.resolve()), "others": documents[1:]})
         return
     if len(found) == 1:
-        print_table(["measure", "value", "what it is"], rows(found[0].to_dict()), title=found[0].name)
+        print_table(["measure", "value", "what it is"], rows(found[0]), title=found[0].name)
     else:
         told = {name for name in COLUMNS.values() if any(getattr(each, name) is not None for each in found)}
         known = {heading: name for heading, name in COLUMNS.items() if name in told}

@@ -7,14 +7,15 @@ from typing import Annotated, Any
 import typer
 
 from feddecorr.cli.console import JsonOption, print_json, print_table, say
-from feddecorr.errors import UserError
-from feddecorr.settings.kinds import Family, Kind, nearest
+from feddecorr.errors import UserError, nearest
+from feddecorr.settings.kinds import Family, Kind
+from feddecorr.settings.words import SEVERAL
 
 
 def list_kinds(
     family: Annotated[
         str | None,
-        typer.Argument(help="data, partition, model, method, regularizers or engine; all without it."),
+        typer.Argument(help="data, partition, model, method, regularizers, transforms or engine; all without it."),
     ] = None,
     json: JsonOption = False,
 ) -> None:
@@ -64,7 +65,7 @@ def _print_options(setting: str, family: Family[Any]) -> None:
     rows = []
     for name, described in _describe(family).items():
         rows.append([f"{setting}={name}", "", described["description"]])
-        prefix = f"{setting}.{name}" if setting == "regularizers" else setting
+        prefix = f"{setting}.{name}" if setting in SEVERAL else setting
         for key, option in described["options"].items():
             default = "(required)" if option["required"] else str(option["default"])
             rows.append([f"  {prefix}.{key}", default, option["description"]])

@@ -3,32 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from feddecorr.cli.console import JsonOption, number, print_json, print_table, print_text, say
+from feddecorr.cli.console import JsonOption, print_json, print_table, print_text, say
 from feddecorr.cli.run import Words
 from feddecorr.settings.words import read_words
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from feddecorr.partition.heterogeneity import Heterogeneity
-
 SHADES = " ░▒▓█"
 MOST_SHADED = 100
-MEANINGS = {
-    "clients": "number of clients",
-    "examples": "training examples that they hold together",
-    "smallest": "examples of the smallest client",
-    "largest": "examples of the largest client",
-    "gini_of_sizes": "0: all clients hold equally many; near 1: one holds nearly all",
-    "mean_classes": "classes that a client holds at all",
-    "mean_label_entropy": "entropy of a client's labels, in nats",
-    "mean_effective_classes": "equally frequent classes with a client's label entropy",
-    "mean_distance": "total variation distance of a client's labels to all labels, from 0 to 1",
-}
 
 
 def partition(
@@ -47,19 +31,19 @@ def partition(
 
         feddecorr run partition=file partition.path=split.json
     """
-    from feddecorr.federation import Federation  # noqa: PLC0415
-    from feddecorr.partition.heterogeneity import Heterogeneity, count_labels  # noqa: PLC0415
+    from feddecorr.federation import Simulation  # noqa: PLC0415
+    from feddecorr.partition.heterogeneity import Heterogeneity  # noqa: PLC0415
     from feddecorr.partition.split_file import write_split  # noqa: PLC0415
+    from feddecorr.report import split_page  # noqa: PLC0415
     from feddecorr.settings.experiment import Experiment  # noqa: PLC0415 - PyTorch is loaded when it is needed
 
-    federation = Federation.of(Experiment.parse(read_words(words or [])))
-    classes = federation.dataset.classes
-    counts = count_labels(federation.parts, federation.dataset.train.labels.numpy(), len(classes))
+    simulation = Simulation(Experiment.parse(read_words(words or [])))
+    classes, counts = simulation.task.classes, simulation.labels
     found = Heterogeneity.of(counts)
     if out is not None:
-        write_split(out, federation.parts)
+        write_split(out, simulation.shards.parts)
         say(f"split: {out.resolve()}")
-    _draw(picture, found, counts.tolist(), classes)
+    split_page.write_split_page(picture, found, counts, classes)
     if json:
         print_json(
             {
@@ -71,7 +55,7 @@ def partition(
             }
         )
         return
-    headings, rows = _clients(found)
+    headings, rows = [*split_page.CLIENT_HEADINGS], split_page.client_rows(found)
     if len(classes) <= MOST_SHADED:
         headings.append("labels")
         most = max(1, int(counts.max()))
@@ -79,44 +63,5 @@ def partition(
             row.append(f"|{''.join(SHADES[-(-count * (len(SHADES) - 1) // most)] for count in held)}|")
     print_table(headings, rows)
     print_text("")
-    print_table(["heterogeneity", "", "what it is"], _summary(found))
+    print_table(["heterogeneity", "", "what it is"], split_page.summary_rows(found))
     say(f"picture: {picture.resolve()}")
-
-
-def _clients(found: Heterogeneity) -> tuple[list[str], list[list[str]]]:
-    headings = ["client", "examples", "classes", "effective classes", "distance"]
-    rows = [
-        [str(client), str(size), str(classes), number(effective, 2), number(distance, 2)]
-        for client, (size, classes, effective, distance) in enumerate(
-            zip(
-                found.sizes.tolist(),
-                found.classes.tolist(),
-                found.effective_classes.tolist(),
-                found.distance.tolist(),
-                strict=True,
-            )
-        )
-    ]
-    return headings, rows
-
-
-def _summary(found: Heterogeneity) -> list[list[str]]:
-    return [[name.replace("_", " "), number(value, 3), MEANINGS[name]] for name, value in found.summary().items()]
-
-
-def _draw(path: Path, found: Heterogeneity, counts: Sequence[Sequence[int]], classes: Sequence[str]) -> None:
-    from feddecorr.report import figures  # noqa: PLC0415 - plotly is loaded when it is needed
-    from feddecorr.report.page import Section, write_page  # noqa: PLC0415
-
-    headings, rows = _clients(found)
-    sections = [
-        Section("Who holds which labels", "Training examples per client and class.", figures.labels(counts, classes)),
-        Section(
-            "Heterogeneity",
-            "Means over the clients, each of which counts the same.",
-            headings=["measure", "value", "what it is"],
-            rows=_summary(found),
-        ),
-        Section("Clients", "The same measures for each client.", headings=headings, rows=rows),
-    ]
-    write_page(path, "Split of the training data", "Who holds which labels, and how much clients differ.", sections)

@@ -1,52 +1,103 @@
-"""Live progress of a run: a bar in a terminal, a line now and then elsewhere; on standard error."""
+"""How far work has come, and how long the rest will take: of runs, of downloads, of the theory's studies.
+
+A bar in a terminal, a line now and then elsewhere; on standard error.
+"""
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, Self
 
 from feddecorr.cli.console import messages, number, say
 
 if TYPE_CHECKING:
-    from feddecorr.runs.directory import Record
+    from rich.progress import Progress as Bars
+    from rich.progress import TaskID
 
-SECONDS_BETWEEN_LINES = 2.0
-
-
-def follow(records: Iterable[Record], *, title: str, done: int, rounds: int) -> None:
-    """Let a run go on to its end and show where it is."""
-    if messages().is_terminal:
-        _bar(records, title, done, rounds)
-    else:
-        _lines(records, title, done, rounds)
+SECONDS_BETWEEN_LINES = 3.0
 
 
-def _bar(records: Iterable[Record], title: str, done: int, rounds: int) -> None:
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn  # noqa: PLC0415
+class Progress:
+    """Shows what it is told; with `silence`, only after so many seconds: what is quick needs no progress."""
 
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=24),
-        TextColumn("round {task.completed}/{task.total}  accuracy {task.fields[accuracy]}"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=messages()) as progress:
-        task = progress.add_task(title, total=rounds, completed=done, accuracy="–")
-        for record in records:
-            progress.update(task, completed=record.round)
-            if record.accuracy is not None:
-                progress.update(task, accuracy=number(record.accuracy, 3))
+    def __init__(self, *, silence: float = 0.0) -> None:
+        self._loud = time.monotonic() + silence
+        self._what = ""
+        self._began = self._last_line = -math.inf
+        self._done_before = 0.0
+        self._bars: Bars | None = None
+        self._task: TaskID | None = None
 
+    def __enter__(self) -> Self:
+        return self
 
-def _lines(records: Iterable[Record], title: str, done: int, rounds: int) -> None:
-    started = last = time.monotonic()
-    for record in records:
+    def __exit__(self, *_: object) -> None:
+        if self._bars is not None:
+            self._bars.stop()
+
+    def __call__(self, what: str, done: float, total: float, note: str = "") -> None:
+        """Take what is being done, how much of it is done, and how much there is (0 if that can't be told).
+
+        The note says how far that is; by default, in per cent.
+        """
         now = time.monotonic()
-        if now - last >= SECONDS_BETWEEN_LINES or record.round == rounds:
-            left = (now - started) / (record.round - done) * (rounds - record.round)
-            accuracy = number(record.accuracy, 3)
-            say(f"{title}: round {record.round}/{rounds}, accuracy {accuracy}, {left:.0f} s left")
-            last = now
+        if what != self._what:
+            self._what, self._began, self._done_before = what, now, done
+            self._last_line, self._task = -math.inf, None
+        if now < self._loud:
+            return
+        if not total:
+            say(what)
+            return
+        words = note or f"{100 * done / total:.0f} %"
+        if self._done_before < done < total:
+            words += f", {_duration((now - self._began) / (done - self._done_before) * (total - done))} left"
+        if messages().is_terminal:
+            self._bar(done, total, words)
+        elif done >= total or now - self._last_line >= SECONDS_BETWEEN_LINES:
+            say(f"{what}: {words}")
+            self._last_line = now
+
+    def _bar(self, done: float, total: float, words: str) -> None:
+        from rich.progress import BarColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415 - only in a terminal
+        from rich.progress import Progress as Bars  # noqa: PLC0415
+
+        if self._bars is None:
+            name, place = (TextColumn(f"{{task.{key}}}", markup=False) for key in ("description", "fields[words]"))
+            self._bars = Bars(name, BarColumn(bar_width=24), place, TimeElapsedColumn(), console=messages())
+            self._bars.start()
+        if self._task is None:
+            self._task = self._bars.add_task(self._what, total=total, words=words)
+        self._bars.update(self._task, completed=done, total=total, words=words)
+
+
+class Round(Protocol):
+    """A round of a run, as far as it is shown."""
+
+    @property
+    def round(self) -> int:
+        """Its number, from 1."""
+
+    @property
+    def accuracy(self) -> float | None:
+        """None in a round that was not evaluated."""
+
+
+def follow(records: Iterable[Round], *, title: str, done: int, rounds: int) -> None:
+    """Let a run go on to its end and show where it is."""
+    accuracy = None
+    with Progress() as progress:
+        progress(title, done, rounds, f"round {done}/{rounds}")
+        for record in records:
+            accuracy = record.accuracy if record.accuracy is not None else accuracy
+            place = f"round {record.round}/{rounds}, accuracy {number(accuracy, 3)}"
+            progress(title, record.round, rounds, place)
+
+
+def _duration(seconds: float) -> str:
+    for unit, length in (("h", 3600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.0f} s"

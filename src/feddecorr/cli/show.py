@@ -29,20 +29,23 @@ def show(
     if not rounds:
         print_text(f"{directory}: no round of {wanted} is finished; 'feddecorr resume {directory}' goes on")
         return
-    terms = list(rounds[0]["terms"])
-    headings = ["round", "accuracy", "loss", "effective rank", "significant", *terms, "seconds"]
+    terms = dict.fromkeys(term for record in rounds for term in record.terms)
+    headings = ["round", "accuracy", "loss", "effective rank", "significant", *terms, "missing", "seconds"]
     rows = [
         [
-            str(found["round"]),
-            number(found["accuracy"]),
-            number(found["loss"]),
-            number(found["effective_rank"], 1),
-            number(found["significant_singular_values"]),
-            *(number(found["terms"][term]) for term in terms),
-            number(found["seconds"], 2),
+            str(record.round),
+            number(record.accuracy),
+            number(record.loss),
+            number(record.effective_rank, 1),
+            number(record.significant_singular_values),
+            *(number(record.terms.get(term)) for term in terms),
+            number(len(record.missing) or None),
+            number(record.seconds, 2),
         ]
-        for found in rounds
+        for record in rounds
     ]
-    print_table(headings, rows, title=f"{directory}: {len(rounds)} of {wanted} rounds")
+    columns = [column for column in zip(headings, *rows, strict=True) if set(column[1:]) != {number(None)}]
+    known, *lines = zip(*columns, strict=True)
+    print_table(known, lines, title=f"{directory}: {len(rounds)} of {wanted} rounds")
     if len(rounds) < wanted:
         say(f"'feddecorr resume {directory}' goes on.")

@@ -1,24 +1,35 @@
-"""Commands of the theory: each runs one study of it. The options are the fields of the study's settings."""
+"""Commands of the theory: each runs one study of it, with the settings that its words say."""
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from pathlib import Path
-from types import NoneType
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
-from pydantic import ValidationError
+from typer.core import TyperCommand
 
 from feddecorr.cli.console import JsonOption, print_json, print_table, print_text, say
+from feddecorr.cli.progress import Progress
+from feddecorr.cli.run import Words
 from feddecorr.errors import UserError
-from feddecorr.settings.kinds import Kind, explain
+from feddecorr.settings.kinds import Kind
+from feddecorr.settings.words import read_words
 from feddecorr.theory.settings import Alignment, Decorrelate, Flow, Sweep
 
 if TYPE_CHECKING:
-    from feddecorr.report.study_page import Study
+    import click
 
+    from feddecorr.report.study import Study
+    from feddecorr.theory.listening import Listener
+
+SETTINGS: dict[str, type[Kind]] = {"flow": Flow, "sweep": Sweep, "alignment": Alignment, "decorrelate": Decorrelate}
+"""The settings of each command."""
+
+SECONDS_OF_SILENCE = 5.0
+"""A study that is done by then shows no progress."""
+
+S = TypeVar("S", bound=Kind)
 OutOption = Annotated[Path | None, typer.Option(help="Directory for a page, its pictures, and all figures.")]
 
 theory_app = typer.Typer(
@@ -28,104 +39,98 @@ theory_app = typer.Typer(
 )
 
 
-def _command(kind: type[Kind]) -> Callable[[Callable[[Any], Study]], Callable[[Any], Study]]:
-    """Make a study a command with an option for each field of its settings, and --out and --json."""
+class StudyCommand(TyperCommand):
+    """A command whose help ends with the settings of its study, their defaults and what they are."""
 
-    def decorate(study: Callable[[Any], Study]) -> Callable[[Any], Study]:
-        def command(out: Path | None, json: bool, **options: Any) -> None:
-            try:
-                settings = kind.model_validate(options)
-            except ValidationError as error:
-                raise UserError(explain(error)) from error
-            if out and out.exists() and not out.is_dir():
-                raise UserError(f"--out {out} is a file: choose a directory")
-            _tell(study(settings), out, json=json)
-
-        hints = {name: _option(kind, name) for name in kind.model_fields} | {"out": OutOption, "json": JsonOption}
-        defaults = {name: _default(kind, name) for name in kind.model_fields} | {"out": None, "json": False}
-        only = inspect.Parameter.KEYWORD_ONLY
-        parameters = [inspect.Parameter(name, only, default=defaults[name], annotation=hints[name]) for name in hints]
-        command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # what typer reads
-        command.__annotations__ = hints
-        command.__doc__ = study.__doc__
-        theory_app.command(study.__name__)(command)
-        return study
-
-    return decorate
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the settings below the options."""
+        fields = SETTINGS[str(self.name)].model_fields
+        rows = [(name + _default(field.default), field.description or "") for name, field in fields.items()]
+        with formatter.section("Settings and their defaults"):
+            formatter.write_dl(rows)
+        super().format_epilog(ctx, formatter)
 
 
-def _option(kind: type[Kind], name: str) -> Any:
-    """Return the option of a field: numbers as such, all else as text that the settings read."""
-    field = kind.model_fields[name]
-    parts = {field.annotation, *get_args(field.annotation)}
-    parts |= {part for nested in parts for part in get_args(nested)}
-    number = next((plain for plain in (int, float) if plain in parts), str)
-    kept = str if isinstance(field.default, tuple) else number
-    return Annotated[kept | None if NoneType in parts else kept, typer.Option(help=field.description)]
+def _default(value: object) -> str:
+    """Write a default as a word would say it; none where it depends on other settings."""
+    if value is None:
+        return ""
+    return f"={','.join(map(str, value))}" if isinstance(value, tuple) else f"={value}"
 
 
-def _default(kind: type[Kind], name: str) -> Any:
-    default = kind.model_fields[name].default
-    return ",".join(map(str, default)) if isinstance(default, tuple) else default
-
-
-def _tell(study: Study, out: Path | None, *, json: bool) -> None:
-    files = study.write(out) if out else []
-    if json:
-        print_json({**study.document, "files": [str(file) for file in files]})
-        return
-    print_text(study.lead)
-    print_table(study.headings, study.rows)
-    if files:
-        print_text(f"page: {files[0].resolve()}")
-    else:
-        say("--out DIR writes a page with pictures.")
-
-
-@_command(Flow)
-def flow(settings: Flow) -> Study:
+@theory_app.command(cls=StudyCommand)
+def flow(words: Words = None, out: OutOption = None, json: JsonOption = False) -> None:
     """Watch the theorem hold: integrate the gradient flow and compare growth with prediction.
 
     Two flows, with balanced and with imbalanced classes. For every singular value of the product of the first
     L layers and every recorded time, the measured growth is compared with Theorem 1 and with Lemma 2.
 
-    Example:  feddecorr theory flow --layers 3 --imbalance 0.05 --out theory-flow
+    Example:  feddecorr theory flow layers=3 imbalance=0.05 --out theory-flow
     """
+    settings = _read(Flow, words, out)
     from feddecorr.theory.studies.flow import study_flow  # noqa: PLC0415 - solvers are loaded when they are needed
 
-    return study_flow(settings)
+    _carry_out(study_flow, settings, out, json=json)
 
 
-@_command(Sweep)
-def sweep(settings: Sweep) -> Study:
+@theory_app.command(cls=StudyCommand)
+def sweep(words: Words = None, out: OutOption = None, json: JsonOption = False) -> None:
     """From all classes to one: how the ranks of G, of the product and of the representations fall together.
 
-    Example:  feddecorr theory sweep --out theory-sweep
+    Example:  feddecorr theory sweep classes=5 --out theory-sweep
     """
+    settings = _read(Sweep, words, out)
     from feddecorr.theory.studies.sweep import study_sweep  # noqa: PLC0415 - see flow
 
-    return study_sweep(settings)
+    _carry_out(study_sweep, settings, out, json=json)
 
 
-@_command(Alignment)
-def alignment(settings: Alignment) -> Study:
+@theory_app.command(cls=StudyCommand)
+def alignment(words: Words = None, out: OutOption = None, json: JsonOption = False) -> None:
     """See whether Assumption 2 holds: the singular vectors of a linear network that learns real images.
 
     MNIST has to be there already ('feddecorr data get mnist'); the digits come with the package.
 
-    Example:  feddecorr theory alignment --data digits --out theory-alignment
+    Example:  feddecorr theory alignment data=digits epochs=3,5 --out theory-digits
     """
+    settings = _read(Alignment, words, out)
     from feddecorr.theory.studies.alignment import study_alignment  # noqa: PLC0415 - see flow
 
-    return study_alignment(settings, tell=say)
+    _carry_out(study_alignment, settings, out, json=json)
 
 
-@_command(Decorrelate)
-def decorrelate(settings: Decorrelate) -> Study:
+@theory_app.command(cls=StudyCommand)
+def decorrelate(words: Words = None, out: OutOption = None, json: JsonOption = False) -> None:
     """Add the FedDecorr term to the flow: the small singular values now grow.
 
-    Example:  feddecorr theory decorrelate --beta 6.4 --out theory-decorrelate
+    Example:  feddecorr theory decorrelate beta=6.4 --out theory-decorrelate
     """
+    settings = _read(Decorrelate, words, out)
     from feddecorr.theory.studies.decorrelate import study_decorrelate  # noqa: PLC0415 - see flow
 
-    return study_decorrelate(settings)
+    _carry_out(study_decorrelate, settings, out, json=json)
+
+
+def _read(kind: type[S], words: list[str] | None, out: Path | None) -> S:
+    """Return the settings; refuse what is wrong before anything is computed."""
+    if out and out.exists() and not out.is_dir():
+        raise UserError(f"--out {out} is a file: choose a directory")
+    return kind.parse(read_words(words or []))
+
+
+def _carry_out(study: Callable[[Any, Listener], Study], settings: Kind, out: Path | None, *, json: bool) -> None:
+    from feddecorr.report.study_page import write_study  # noqa: PLC0415 - plotly is loaded when it is needed
+
+    name = type(settings).__name__.lower()
+    with Progress(silence=SECONDS_OF_SILENCE) as progress:
+        found = study(settings, lambda share: progress(name, share, 1))
+    files = write_study(found, out) if out else []
+    if json:
+        print_json({**found.document, "files": [str(file) for file in files]})
+        return
+    print_text(found.lead)
+    print_table(found.headings, found.rows)
+    if files:
+        print_text(f"page: {files[0].resolve()}")
+    else:
+        say("--out DIR writes a page with pictures.")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-Found = Mapping[str, Any]
+if TYPE_CHECKING:
+    from feddecorr.collapse.diagnosis import Diagnosis
 
 MEANINGS = {
     "samples": "samples that were seen",
@@ -36,6 +37,7 @@ MEANINGS = {
     "nc3_duality_gap": "NC3: are the classifier's rows the class means? 0: yes, 2: opposite",
     "mean_per_class_effective_rank": "mean of the effective ranks within each class",
     "accuracy": "share of right decisions",
+    "loss": "mean cross-entropy",
     "nc4_disagreement": "NC4: share of decisions other than the nearest class mean",
     "classifier_alignment": "share of the classifier that lies in the strongest directions",
     "reference": "what it is compared to",
@@ -48,52 +50,49 @@ FEW, LITTLE = 0.1, 0.5
 """Shares of the dimensions that would be needed, or are possible, below which words become strong or cautious."""
 
 
-def rows(found: Found) -> list[list[str]]:
+def rows(found: Diagnosis) -> list[list[str]]:
     """Return the table of all measures that could be told."""
-    return [[name, _cell(found[name]), text] for name, text in MEANINGS.items() if found[name] is not None]
+    told = {name: getattr(found, name) for name in MEANINGS}
+    return [[name, _cell(value), MEANINGS[name]] for name, value in told.items() if value is not None]
 
 
 def _cell(value: float | str) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def answer(found: Found, reference: Found | None = None) -> list[str]:
-    """Return a few sentences: how many dimensions carry the representation, compared with what, and so what."""
-    return list(_sentences(found, reference))
-
-
-def _sentences(found: Found, reference: Found | None) -> Iterator[str]:
-    rank, most, d = found["effective_rank"], found["maximum_rank"], found["dimensions"]
+def sentences(found: Diagnosis, reference: Diagnosis | None = None) -> Iterator[str]:
+    """Yield a few sentences: how many dimensions carry the representation, compared with what, and so what."""
+    most, d = found.maximum_rank, found.dimensions
     yield (
-        f"{found['name']}: in effect {rank:.1f} of {most} possible dimensions carry the representation "
-        f"({found['dimensions_for_99_percent']} hold 99 % of the variance, "
-        f"{found['significant_singular_values']} singular values are significant)."
+        f"{found.name}: in effect {found.effective_rank:.1f} of {most} possible dimensions carry the representation "
+        f"({found.dimensions_for_99_percent} hold 99 % of the variance, "
+        f"{found.significant_singular_values} singular values are significant)."
     )
-    if reference is not None and reference["name"] != found["name"]:
+    if reference is not None and reference.name != found.name:
         yield _compared(found, reference)
     yield _verdict(found)
-    if found["dead_features"]:
-        yield f"{found['dead_features']} of {d} features never vary."
+    if found.dead_features:
+        yield f"{found.dead_features} of {d} features never vary."
     if most < d:
-        yield f"{found['samples']} samples cannot fill {d} dimensions: no rank can be above {most}; use more samples."
+        yield f"{found.samples} samples cannot fill {d} dimensions: no rank can be above {most}; use more samples."
 
 
-def _compared(found: Found, reference: Found) -> str:
-    mine, theirs = found["effective_rank"], reference["effective_rank"]
+def _compared(found: Diagnosis, reference: Diagnosis) -> str:
+    mine, theirs = found.effective_rank, reference.effective_rank
     if theirs == 0:
-        return f"{reference['name']} has no variance to compare it with."
+        return f"{reference.name} has no variance to compare it with."
     said = "about as many" if 0.9 < mine / theirs < 1.1 else f"{mine / theirs:.2f} times as many"
-    alike = found["linear_cka"] if found["reference"] == reference["name"] else None
+    alike = found.linear_cka if found.reference == reference.name else None
     end = "" if alike is None else f"; the representations are alike to {alike:.2f} (linear CKA, 1 is the same)"
-    return f"That is {said} as of {reference['name']} ({theirs:.1f}){end}."
+    return f"That is {said} as of {reference.name} ({theirs:.1f}){end}."
 
 
-def _verdict(found: Found) -> str:
-    rank, most, classes = found["effective_rank"], found["maximum_rank"], found["classes"]
+def _verdict(found: Diagnosis) -> str:
+    rank, most, classes, within = found.effective_rank, found.maximum_rank, found.classes, found.within_class_share
     if rank == 0:
         return "All samples have the same representation: a total collapse."
     needed = None if classes is None or classes < 2 else min(classes - 1, most)
-    if needed is not None and found["within_class_share"] < FEW and rank > LITTLE * needed:
+    if needed is not None and within is not None and within < FEW and rank > LITTLE * needed:
         return (
             f"Classes are tight and their {classes} means use the {needed} dimensions that they need: neural collapse, "
             "which is good, and no dimensional collapse."

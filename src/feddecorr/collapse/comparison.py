@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from feddecorr.collapse.fields import DOCUMENT
 from feddecorr.collapse.measures import Principal
 from feddecorr.collapse.statistics import Moments, centre
 from feddecorr.errors import UserError
@@ -64,23 +65,28 @@ def principal_angles(first: Principal, second: Principal, count: int) -> list[fl
     return torch.where(small, sines.asin(), cosines.acos()).rad2deg().tolist()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Comparison:
     """How alike two representations are: to a reference, which `reference` names."""
 
-    reference: str
-    linear_cka: float | None
-    mean_principal_angle: float | None
-    principal_angles: list[float] | None = field(repr=False)
+    reference: str | None = field(default=None, metadata=DOCUMENT)
+    linear_cka: float | None = None
+    mean_principal_angle: float | None = None
+    principal_angles: list[float] | None = field(default=None, repr=False, metadata=DOCUMENT)
 
-    @classmethod
-    def of(cls, reference: str, mine: Principal, theirs: Principal, together: Together | None) -> Comparison:
-        """Compare; the angles are between the spaces that hold 90 % of the reference's variance.
 
-        Without statistics of both together (other samples), there is no CKA; with other widths, no angles.
-        """
-        cka = None if together is None else linear_cka(together, mine.moments, theirs.moments)
-        if len(mine.values) != len(theirs.values):
-            return cls(reference, cka, None, None)
-        angles = principal_angles(mine, theirs, dimensions_for(theirs.values, 0.9))
-        return cls(reference, cka, math.fsum(angles) / len(angles) if angles else None, angles)
+def compare(reference: str, mine: Principal, theirs: Principal, together: Together | None) -> Comparison:
+    """Compare; the angles are between the spaces that hold 90 % of the reference's variance.
+
+    Without statistics of both together (other samples), there is no CKA; with other widths, no angles.
+    """
+    cka = None if together is None else linear_cka(together, mine.moments, theirs.moments)
+    if len(mine.values) != len(theirs.values):
+        return Comparison(reference=reference, linear_cka=cka)
+    angles = principal_angles(mine, theirs, dimensions_for(theirs.values, 0.9))
+    return Comparison(
+        reference=reference,
+        linear_cka=cka,
+        mean_principal_angle=math.fsum(angles) / len(angles) if angles else None,
+        principal_angles=angles,
+    )

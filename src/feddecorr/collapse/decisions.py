@@ -11,21 +11,28 @@ from feddecorr.collapse.factor import Factor
 from feddecorr.collapse.gathered import Batch, Gathered
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class DecisionMeasures:
-    """`accuracy` is a fraction of all samples; `nc4_disagreement` of those in the sample that is kept."""
+    """`accuracy` and `loss` are of all samples, `nc4_disagreement` of those in the sample that is kept.
 
-    accuracy: float
-    nc4_disagreement: float | None
+    `loss` is the mean cross-entropy, for whoever sees the logits to set: a pass leaves decisions alone.
+    """
 
-    @classmethod
-    def of(cls, gathered: Gathered) -> DecisionMeasures | None:
-        """Compute both, if there are labels and decisions."""
-        classes = gathered.statistics.classes
-        if gathered.right is None or classes is None:
-            return None
-        accuracy = gathered.right / gathered.statistics.moments.count
-        return cls(accuracy, disagreement(gathered.sample.batch, classes, gathered.statistics.moments.mean))
+    accuracy: float | None = None
+    loss: float | None = None
+    nc4_disagreement: float | None = None
+
+
+def measure_decisions(gathered: Gathered) -> DecisionMeasures:
+    """Compute accuracy and NC4, if there are labels and decisions."""
+    classes = gathered.statistics.classes
+    if gathered.right is None or classes is None:
+        return DecisionMeasures()
+    moments = gathered.statistics.moments
+    return DecisionMeasures(
+        accuracy=gathered.right / moments.count,
+        nc4_disagreement=disagreement(gathered.sample.batch, classes, moments.mean),
+    )
 
 
 def disagreement(sample: Batch, classes: dict[int, Factor], centre: Tensor) -> float | None:

@@ -1,56 +1,44 @@
-"""The diagnosis of one model: every measure as an attribute, in a table, in a picture and in words."""
+"""The diagnosis of one model: every measure as a field, in a table, in a picture and in words."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from html import escape
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
-from feddecorr.collapse import answer as words
-from feddecorr.collapse.comparison import Comparison
-from feddecorr.collapse.decisions import DecisionMeasures
+from feddecorr.collapse.answer import rows, sentences
+from feddecorr.collapse.comparison import Comparison, compare
+from feddecorr.collapse.decisions import DecisionMeasures, measure_decisions
+from feddecorr.collapse.fields import DOCUMENT, MEMORY, is_recorded, is_written
 from feddecorr.collapse.gathered import Batch, Gathered, gather
-from feddecorr.collapse.measures import Measures, Principal
-from feddecorr.collapse.neural_collapse import ClassMeasures
-from feddecorr.collapse.weights import WeightMeasures
+from feddecorr.collapse.measures import Measures, Principal, measure_spread
+from feddecorr.collapse.neural_collapse import ClassMeasures, measure_classes
+from feddecorr.collapse.weights import WeightMeasures, measure_weights
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
     from rich.console import RenderableType
 
-PARTS: dict[str, type[Any]] = {
-    "spread": Measures,
-    "labelled": ClassMeasures,
-    "decided": DecisionMeasures,
-    "weighed": WeightMeasures,
-    "compared": Comparison,
-}
 
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Diagnosis(Comparison, WeightMeasures, DecisionMeasures, ClassMeasures, Measures):
+    """What was found out about one model's representations: from the pass over them to the report, this one value.
 
-@dataclass(frozen=True, repr=False)
-class Diagnosis:
-    """What was found out about one model's representations.
-
-    Every measure of its parts is an attribute: `diagnosis.effective_rank`. None is what cannot be told, such as
-    neural collapse without labels. `print` and notebooks show a table and the answer in words.
+    Every measure is a field: `diagnosis.effective_rank`. None is what cannot be told, such as neural collapse
+    without labels. `print` and notebooks show a table and the answer in words.
     """
 
-    name: str
-    spread: Measures
-    labelled: ClassMeasures | None
-    decided: DecisionMeasures | None
-    weighed: WeightMeasures | None
-    compared: Comparison | None
-    principal: Principal | None = field(compare=False)
-    gathered: Gathered | None = field(compare=False)
-    client: int | None = None
+    name: str = field(default="model", metadata=DOCUMENT)
+    client: int | None = field(default=None, metadata=DOCUMENT)
     """Whose model it is, if it is not a global one."""
-    homogeneous: bool = False
+    homogeneous: bool = field(default=False, metadata=DOCUMENT)
     """Whether it is known to come from homogeneous data, and so is what others are compared with."""
+    principal: Principal | None = field(default=None, compare=False, metadata=MEMORY)
+    gathered: Gathered | None = field(default=None, compare=False, metadata=MEMORY)
 
     @classmethod
     def of(cls, name: str, gathered: Gathered, *, subject: Subject | None = None) -> Diagnosis:
@@ -58,20 +46,20 @@ class Diagnosis:
         subject = subject or Subject()
         principal = Principal(gathered.statistics.moments)
         reference, model = subject.reference, subject.model
-        theirs = None if reference is None else reference.principal
+        weighed, compared = WeightMeasures(), Comparison()
+        if model is not None:
+            weighed = measure_weights(model, subject.classifier, principal)
+        if reference is not None and reference.principal is not None:
+            compared = compare(reference.name, principal, reference.principal, gathered.together)
         return cls(
             name=name,
-            spread=Measures.of(principal),
-            labelled=ClassMeasures.of(gathered.statistics, subject.classifier),
-            decided=DecisionMeasures.of(gathered),
-            weighed=None if model is None else WeightMeasures.of(model, subject.classifier, principal),
-            compared=(
-                None
-                if reference is None or theirs is None
-                else Comparison.of(reference.name, principal, theirs, gathered.together)
-            ),
             principal=principal,
             gathered=gathered,
+            **vars(measure_spread(principal)),
+            **vars(measure_classes(gathered.statistics, subject.classifier)),
+            **vars(measure_decisions(gathered)),
+            **vars(weighed),
+            **vars(compared),
         )
 
     @classmethod
@@ -79,41 +67,37 @@ class Diagnosis:
         """Diagnose representations that come from anywhere."""
         return cls.of(name, gather(batches), subject=Subject(reference=reference))
 
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> Diagnosis:
+        """Return what `to_dict` or `recorded` wrote; what is not in it is not known."""
+        return cls(**document)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return every measure under its plain name, ready for JSON."""
+        return {"name": self.name} | {each.name: getattr(self, each.name) for each in fields(self) if is_written(each)}
+
+    def recorded(self) -> dict[str, Any]:
+        """Return what a run records of every round, ready for JSON: all known numbers, and the singular values."""
+        found = {each.name: getattr(self, each.name) for each in fields(self) if is_recorded(each)}
+        return {name: value for name, value in found.items() if value is not None}
+
     def lean(self) -> Diagnosis:
         """Return the measures without the matrices and samples behind them: of a hundred clients, those fill memory."""
         return replace(self, principal=None, gathered=None)
 
-    def __getattr__(self, name: str) -> Any:
-        for part, measures in PARTS.items():
-            if name in measures.__dataclass_fields__:
-                return getattr(self.__dict__[part], name, None)
-        raise AttributeError(f"a diagnosis has no measure '{name}'")
-
-    def __dir__(self) -> list[str]:
-        return [*super().__dir__(), *(name for measures in PARTS.values() for name in measures.__dataclass_fields__)]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return every measure under its plain name, ready for JSON."""
-        found: dict[str, Any] = {"name": self.name}
-        for part, measures in PARTS.items():
-            known = getattr(self, part)
-            found |= asdict(known) if known is not None else dict.fromkeys(measures.__dataclass_fields__)
-        return found
-
     def answer(self, reference: Diagnosis | None = None) -> list[str]:
         """Return the answer in sentences; with a reference (the homogeneous run, say), compared to it."""
-        said = words.answer(self.to_dict(), reference.to_dict() if reference is not None else None)
+        said = list(sentences(self, reference))
         return said if self.client is None else said[:2]  # clients are many
 
     def plot(self) -> go.Figure:
         """Draw the spectrum; `feddecorr.report.diagnosis_page` has more pictures."""
         from feddecorr.report.figures import spectra  # noqa: PLC0415 - plotly is loaded when it is needed
 
-        return spectra({self.name: self.spread.singular_values})
+        return spectra({self.name: self.singular_values})
 
     def __repr__(self) -> str:
-        spread = self.spread
-        return f"<Diagnosis of {self.name}: effective rank {spread.effective_rank:.1f} of {spread.maximum_rank}>"
+        return f"<Diagnosis of {self.name}: effective rank {self.effective_rank:.1f} of {self.maximum_rank}>"
 
     def __str__(self) -> str:
         from rich.console import Console  # noqa: PLC0415 - rich is loaded when it is needed
@@ -128,17 +112,15 @@ class Diagnosis:
         from rich.text import Text  # noqa: PLC0415
 
         table = Table("measure", "value", "what it is", title=self.name, title_justify="left")
-        for row in words.rows(self.to_dict()):
+        for row in rows(self):
             table.add_row(*map(Text, row))
         return Group(table, *map(Text, self.answer()))
 
     def _repr_html_(self) -> str:
         """Return the table and the words for a notebook."""
-        rows = "".join(
-            f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in words.rows(self.to_dict())
-        )
+        lines = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows(self))
         said = "".join(f"<p>{escape(sentence)}</p>" for sentence in self.answer())
-        return f"<table><caption>{escape(self.name)}</caption>{rows}</table>{said}"
+        return f"<table><caption>{escape(self.name)}</caption>{lines}</table>{said}"
 
 
 def find_reference(diagnosis: Diagnosis, others: Sequence[Diagnosis]) -> Diagnosis | None:
@@ -147,8 +129,8 @@ def find_reference(diagnosis: Diagnosis, others: Sequence[Diagnosis]) -> Diagnos
     That is what it was compared with already (a local model with the global one), else a model trained on
     homogeneous data, else the first.
     """
-    if diagnosis.compared is not None:
-        return next((other for other in others if other.name == diagnosis.compared.reference), None)
+    if diagnosis.reference is not None:
+        return next((other for other in others if other.name == diagnosis.reference), None)
     first = next((other for other in others if other.homogeneous), others[0])
     return None if first is diagnosis else first
 

@@ -43,7 +43,7 @@ class Principal:
         return min(self.moments.count - 1, spectrum.numerical_rank(self.values, self.moments.count))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Measures:
     """How many dimensions carry the representations; docs/diagnosis.md defines each measure."""
 
@@ -60,7 +60,7 @@ class Measures:
     dimensions_for_90_percent: int
     dimensions_for_95_percent: int
     dimensions_for_99_percent: int
-    power_law_exponent: float | None
+    power_law_exponent: float | None = None
     singular_value_variance: float
     mean_squared_correlation: float
     feddecorr_loss_paper: float
@@ -68,32 +68,32 @@ class Measures:
     dead_features: int
     singular_values: list[float] = field(repr=False)
 
-    @classmethod
-    def of(cls, principal: Principal) -> Measures:
-        """Compute them all."""
-        moments, values = principal.moments, principal.values
-        n, d = moments.count, len(values)
-        seen = values[: principal.rank]  # below, roots and logarithms would make much of rounding
-        return cls(
-            samples=n,
-            dimensions=d,
-            maximum_rank=min(n - 1, d),
-            effective_rank=spectrum.effective_rank(values),
-            effective_rank_of_features=spectrum.effective_rank(seen.sqrt()),
-            rankme=spectrum.rankme(_uncentred(moments)),
-            participation_ratio=spectrum.participation_ratio(values),
-            stable_rank=spectrum.stable_rank(values),
-            numerical_rank=principal.rank,
-            significant_singular_values=spectrum.significant(values),
-            dimensions_for_90_percent=spectrum.dimensions_for(values, 0.90),
-            dimensions_for_95_percent=spectrum.dimensions_for(values, 0.95),
-            dimensions_for_99_percent=spectrum.dimensions_for(values, 0.99),
-            power_law_exponent=spectrum.power_law_exponent(seen),
-            singular_value_variance=spectrum.variance(values),
-            dead_features=int((moments.scatter.diagonal() == 0).sum()),
-            singular_values=values.tolist(),
-            **_correlations(moments),
-        )
+
+def measure_spread(principal: Principal) -> Measures:
+    """Compute them all."""
+    moments, values = principal.moments, principal.values
+    n, d = moments.count, len(values)
+    seen = values[: principal.rank]  # below, roots and logarithms would make much of rounding
+    return Measures(
+        samples=n,
+        dimensions=d,
+        maximum_rank=min(n - 1, d),
+        effective_rank=spectrum.effective_rank(values),
+        effective_rank_of_features=spectrum.effective_rank(seen.sqrt()),
+        rankme=spectrum.rankme(_uncentred(moments)),
+        participation_ratio=spectrum.participation_ratio(values),
+        stable_rank=spectrum.stable_rank(values),
+        numerical_rank=principal.rank,
+        significant_singular_values=spectrum.significant(values),
+        dimensions_for_90_percent=spectrum.dimensions_for(values, 0.90),
+        dimensions_for_95_percent=spectrum.dimensions_for(values, 0.95),
+        dimensions_for_99_percent=spectrum.dimensions_for(values, 0.99),
+        power_law_exponent=spectrum.power_law_exponent(seen),
+        singular_value_variance=spectrum.variance(values),
+        dead_features=int((moments.scatter.diagonal() == 0).sum()),
+        singular_values=values.tolist(),
+        **_correlations(moments),
+    )
 
 
 def _uncentred(moments: Moments) -> Tensor:

@@ -14,53 +14,54 @@ from torch import Tensor
 
 from feddecorr import spectrum
 from feddecorr.collapse.factor import Factor
+from feddecorr.collapse.fields import DOCUMENT
 from feddecorr.collapse.statistics import Statistics
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ClassMeasures:
-    """How the classes lie: None is what cannot be told, of a single class or without a classifier."""
+    """How the classes lie: None is what cannot be told, without labels, of a single class or without a classifier."""
 
-    classes: int
-    within_class_share: float | None
-    nc1_variability: float | None
-    nc2_norm_variation: float | None
-    nc2_cosine_variation: float | None
-    nc2_cosine_gap: float | None
-    nc3_duality_gap: float | None
-    mean_per_class_effective_rank: float | None
-    per_class_effective_rank: dict[str, float | None] = field(repr=False)
-    per_class_samples: dict[str, int] = field(repr=False)
-    class_mean_angles: list[list[float]] = field(repr=False)
+    classes: int | None = None
+    within_class_share: float | None = None
+    nc1_variability: float | None = None
+    nc2_norm_variation: float | None = None
+    nc2_cosine_variation: float | None = None
+    nc2_cosine_gap: float | None = None
+    nc3_duality_gap: float | None = None
+    mean_per_class_effective_rank: float | None = None
+    per_class_effective_rank: dict[str, float | None] | None = field(default=None, repr=False, metadata=DOCUMENT)
+    per_class_samples: dict[str, int] | None = field(default=None, repr=False, metadata=DOCUMENT)
+    class_mean_angles: list[list[float]] | None = field(default=None, repr=False, metadata=DOCUMENT)
 
-    @classmethod
-    def of(cls, statistics: Statistics, classifier: Tensor | None = None) -> ClassMeasures | None:
-        """Compute them all; `classifier` is the weight of the last layer, one row for each class."""
-        if statistics.classes is None:
-            return None
-        factors = dict(sorted(statistics.classes.items()))
-        means = torch.stack([factor.mean for factor in factors.values()])
-        means = means - means.mean(0)
-        ranks = {str(label): _effective_rank(factor) for label, factor in factors.items()}
-        known = [rank for rank in ranks.values() if rank is not None]
-        total = float(statistics.moments.scatter.trace())
-        within = sum(factor.trace for factor in factors.values())
-        norms, cosines = means.norm(dim=1), _cosines(means)
-        return cls(
-            classes=len(factors),
-            within_class_share=within / total if total > 0 else None,
-            nc1_variability=_variability(statistics, means),
-            nc2_norm_variation=_variation(norms),
-            nc2_cosine_variation=_spread_of_pairs(cosines),
-            nc2_cosine_gap=_gap_of_pairs(cosines),
-            nc3_duality_gap=_duality_gap(means, classifier, list(factors)),
-            mean_per_class_effective_rank=sum(known) / len(known) if known else None,
-            per_class_effective_rank=ranks,
-            per_class_samples={str(label): factor.count for label, factor in factors.items()},
-            class_mean_angles=[
-                [math.degrees(math.acos(cosine)) for cosine in row] for row in cosines.fill_diagonal_(1).tolist()
-            ],
-        )
+
+def measure_classes(statistics: Statistics, classifier: Tensor | None = None) -> ClassMeasures:
+    """Compute them all; `classifier` is the weight of the last layer, one row for each class."""
+    if statistics.classes is None:
+        return ClassMeasures()
+    factors = dict(sorted(statistics.classes.items()))
+    means = torch.stack([factor.mean for factor in factors.values()])
+    means = means - means.mean(0)
+    ranks = {str(label): _effective_rank(factor) for label, factor in factors.items()}
+    known = [rank for rank in ranks.values() if rank is not None]
+    total = float(statistics.moments.scatter.trace())
+    within = sum(factor.trace for factor in factors.values())
+    norms, cosines = means.norm(dim=1), _cosines(means)
+    return ClassMeasures(
+        classes=len(factors),
+        within_class_share=within / total if total > 0 else None,
+        nc1_variability=_variability(statistics, means),
+        nc2_norm_variation=_variation(norms),
+        nc2_cosine_variation=_spread_of_pairs(cosines),
+        nc2_cosine_gap=_gap_of_pairs(cosines),
+        nc3_duality_gap=_duality_gap(means, classifier, list(factors)),
+        mean_per_class_effective_rank=sum(known) / len(known) if known else None,
+        per_class_effective_rank=ranks,
+        per_class_samples={str(label): factor.count for label, factor in factors.items()},
+        class_mean_angles=[
+            [math.degrees(math.acos(cosine)) for cosine in row] for row in cosines.fill_diagonal_(1).tolist()
+        ],
+    )
 
 
 def _effective_rank(factor: Factor) -> float | None:

@@ -8,12 +8,13 @@ import torch
 from torch import Tensor, nn
 
 from feddecorr import spectrum
+from feddecorr.collapse.fields import DOCUMENT
 from feddecorr.collapse.measures import Principal
 
 SHOWN = 10
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class WeightMeasures:
     """Spectra of the layers' weights, and the alignment of the classifier with the representations.
 
@@ -22,21 +23,21 @@ class WeightMeasures:
     its Assumption 2: u_k are principal directions, v_k' the classifier's right singular vectors.
     """
 
-    classifier_alignment: float | None
-    layer_effective_rank: dict[str, float] = field(repr=False)
-    layer_singular_values: dict[str, list[float]] = field(repr=False)
-    classifier_alignments: list[list[float]] | None = field(repr=False)
+    classifier_alignment: float | None = None
+    layer_effective_rank: dict[str, float] | None = field(default=None, repr=False, metadata=DOCUMENT)
+    layer_singular_values: dict[str, list[float]] | None = field(default=None, repr=False, metadata=DOCUMENT)
+    classifier_alignments: list[list[float]] | None = field(default=None, repr=False, metadata=DOCUMENT)
 
-    @classmethod
-    def of(cls, model: nn.Module, classifier: Tensor | None, principal: Principal) -> WeightMeasures:
-        """Look at every weight of two dimensions or more."""
-        values = {name: layer_values(weight) for name, weight in weights(model).items()}
-        return cls(
-            classifier_alignment=_alignment(classifier, principal),
-            layer_effective_rank={name: spectrum.effective_rank(found) for name, found in values.items()},
-            layer_singular_values={name: found.tolist() for name, found in values.items()},
-            classifier_alignments=_alignments(classifier, principal),
-        )
+
+def measure_weights(model: nn.Module, classifier: Tensor | None, principal: Principal) -> WeightMeasures:
+    """Look at every weight of two dimensions or more."""
+    values = {name: layer_values(weight) for name, weight in weights(model).items()}
+    return WeightMeasures(
+        classifier_alignment=_alignment(classifier, principal),
+        layer_effective_rank={name: spectrum.effective_rank(found) for name, found in values.items()},
+        layer_singular_values={name: found.tolist() for name, found in values.items()},
+        classifier_alignments=_alignments(classifier, principal),
+    )
 
 
 def weights(model: nn.Module) -> dict[str, Tensor]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
 import os
 import sys
 from collections.abc import Iterator
@@ -12,14 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
 from feddecorr.data.dataset import Dataset, Images
 from feddecorr.errors import RunError, UserError
-from feddecorr.files import load_note, load_tensors
+from feddecorr.files import exclusive, load_note, load_tensors
 from feddecorr.settings.kinds import Kind
 
 PARTS = ("train", "test")
@@ -88,7 +85,7 @@ def store(name: str, dataset: Dataset, *, source: str) -> Path:
         std=dataset.std,
         source=source,
         note=dataset.note,
-        sha256=content_digest(dataset),
+        sha256=dataset.sha256,
     )
     beside = file.with_name(f".{file.name}.{os.getpid()}")
     with _writing():
@@ -130,15 +127,7 @@ def load(name: str) -> Dataset:
     if about is None:
         raise UserError(f"{name} is not in {cache_folder()}: 'feddecorr data get {name}' puts it there")
     train, test = (map_images(stored_file(name), part) for part in PARTS)
-    return Dataset(train, test, about.classes, about.mean, about.std, about.note)
-
-
-def content_digest(dataset: Dataset) -> str:
-    """Return the sha256 of all pixels and labels."""
-    digest = hashlib.sha256()
-    for _, tensor in _tensors(dataset):
-        digest.update(tensor.flatten().view(torch.uint8).numpy().data)
-    return digest.hexdigest()
+    return Dataset(train, test, about.classes, about.mean, about.std, about.sha256, about.note)
 
 
 @contextmanager
@@ -147,11 +136,7 @@ def locked(name: str) -> Iterator[Path]:
     folder = cache_folder() / "downloads" / name
     with _writing():
         folder.mkdir(parents=True, exist_ok=True)
-    with (folder.parent / f"{name}.lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise UserError(f"{name} is being fetched by another process") from error
+    with exclusive(folder.parent / f"{name}.lock", f"{name} is being fetched by another process"):
         yield folder
 
 

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
+import math
+import operator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Annotated, Literal
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal, Self
 
 import torch
-from pydantic import BeforeValidator, Field, PositiveInt
+from pydantic import BeforeValidator, Field, PositiveInt, field_validator
 from torch import Tensor
 
 from feddecorr.data.balanced import balanced_part
 from feddecorr.errors import UserError
 from feddecorr.randomness import frozen_stream
 from feddecorr.settings.kinds import Kind
+from feddecorr.settings.words import read_list
 
 
 @dataclass(frozen=True)
@@ -40,6 +45,7 @@ class Dataset:
     """Training and test images, with the mean and standard deviation of each channel (in pixel units).
 
     The note says what a reader of results has to know about the data, such as that they are only a part.
+    `sha256` is the digest of all pixels and labels of the set, also where only some of them were taken.
     """
 
     train: Images
@@ -47,12 +53,14 @@ class Dataset:
     classes: tuple[str, ...]
     mean: tuple[float, ...]
     std: tuple[float, ...]
+    sha256: str
     note: str = ""
 
     @classmethod
     def of(cls, train: Images, test: Images, classes: tuple[str, ...]) -> Dataset:
         """Put a data set together; mean and standard deviation are those of the training images."""
-        return cls(train, test, classes, *channel_statistics(train.pixels))
+        sums = PixelSums.of(train.pixels)
+        return cls(train, test, classes, sums.mean, sums.std, content_digest(train, test))
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -62,6 +70,32 @@ class Dataset:
 
     def normalize(self, pixels: Tensor) -> Tensor:
         """Turn (n, h, w, c) pixels into standardized (n, c, h, w) floats, channels-last in memory."""
+        return self._standardize(pixels)
+
+    @cached_property
+    def _standardize(self) -> Standardize:
+        return Standardize(self.shape, self.mean, self.std)
+
+
+def content_digest(train: Images, test: Images) -> str:
+    """Return the sha256 of all pixels and labels."""
+    digest = hashlib.sha256()
+    for images in (train, test):
+        for tensor in (images.pixels, images.labels):
+            digest.update(tensor.contiguous().flatten().view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class Standardize:
+    """Turns pixels into floats of mean 0 and spread 1, by constants for each channel (in pixel units)."""
+
+    shape: tuple[int, int, int]
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+    def __call__(self, pixels: Tensor) -> Tensor:
+        """Turn (n, h, w, c) pixels into (n, c, h, w) floats, channels-last in memory."""
         factor, shift = self._whole_images
         floats = torch.mul(pixels, factor.to(pixels.device)).add_(shift.to(pixels.device))
         return floats.permute(0, 3, 1, 2)
@@ -75,23 +109,46 @@ class Dataset:
         size = height, width, channels
         return factor.expand(size).contiguous(), shift.expand(size).contiguous()
 
-    def share(self) -> Dataset:
-        """Let worker processes see the images without a copy."""
-        self.train.share()
-        self.test.share()
-        return self
 
+@dataclass(frozen=True)
+class PixelSums:
+    """Exact sums over the pixels of each channel: parts add up to the whole, whoever holds them."""
 
-def channel_statistics(pixels: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return mean and standard deviation of each channel, exactly (by counting values)."""
-    values = torch.arange(256, dtype=torch.float64)
-    means, stds = [], []
-    for channel in pixels.unbind(-1):
-        share = torch.bincount(channel.flatten(), minlength=256).double() / channel.numel()
-        mean = float(share @ values)
-        means.append(mean)
-        stds.append(float((share @ (values - mean).square()).sqrt()) or 1.0)
-    return tuple(means), tuple(stds)
+    count: int
+    sums: tuple[int, ...]
+    squares: tuple[int, ...]
+
+    @classmethod
+    def of(cls, pixels: Tensor) -> PixelSums:
+        """Count the values of each channel."""
+        values = torch.arange(256)
+        found = [torch.bincount(channel.flatten(), minlength=256) for channel in pixels.unbind(-1)]
+        return cls(
+            pixels[..., 0].numel(),
+            tuple(int(counts @ values) for counts in found),
+            tuple(int(counts @ values.square()) for counts in found),
+        )
+
+    def __add__(self, other: PixelSums) -> PixelSums:
+        return PixelSums(
+            self.count + other.count,
+            tuple(map(operator.add, self.sums, other.sums)),
+            tuple(map(operator.add, self.squares, other.squares)),
+        )
+
+    @property
+    def mean(self) -> tuple[float, ...]:
+        """The mean of each channel."""
+        return tuple(total / self.count for total in self.sums)
+
+    @property
+    def std(self) -> tuple[float, ...]:
+        """The standard deviation of each channel; 1 where all pixels are the same."""
+        variances = (
+            (self.count * squares - total**2) / self.count**2
+            for total, squares in zip(self.sums, self.squares, strict=True)
+        )
+        return tuple(math.sqrt(variance) or 1.0 for variance in variances)
 
 
 def split_off_test(labels: Tensor) -> Tensor:
@@ -100,13 +157,6 @@ def split_off_test(labels: Tensor) -> Tensor:
     for label in labels.unique():
         chosen[(labels == label).nonzero()[4::5]] = True
     return chosen
-
-
-def split_names(value: object) -> object:
-    """Take names with commas between them for a list of names."""
-    if isinstance(value, str):
-        return [name for name in value.split(",") if name not in ("", "none")]
-    return value
 
 
 Change = Literal["crop", "flip", "autoaugment"]
@@ -118,7 +168,7 @@ class Data(Kind):
     train: PositiveInt | None = Field(None, description="training images, drawn evenly from all classes; else all")
     test: PositiveInt | None = Field(None, description="test images, drawn evenly from all classes; else all")
     seed: int = Field(0, description="of the draw of train and test; the run's seed does not change it")
-    augment: Annotated[tuple[Change, ...], BeforeValidator(split_names)] = Field(
+    augment: Annotated[tuple[Change, ...], BeforeValidator(read_list)] = Field(
         (), description="random changes of training images, in this order: none or any of crop,flip,autoaugment"
     )
 
@@ -133,11 +183,19 @@ class Data(Kind):
     def load(self) -> Dataset:
         """Return the images that the options ask for."""
         dataset = self.read()
+        self._check(dataset)
         return replace(
             dataset,
             train=self._take(dataset.train, self.train, "train"),
             test=self._take(dataset.test, self.test, "test"),
         )
+
+    def pinned(self, sha256: str | None = None) -> Self:  # noqa: ARG002 - a public set is known by its name
+        """Return the same, told apart from any other images by their digest, where a name does not do that."""
+        return self
+
+    def _check(self, dataset: Dataset) -> None:
+        """Refuse images other than those that were pinned."""
 
     def _take(self, images: Images, count: int | None, name: str) -> Images:
         if count is None or count == len(images):
@@ -147,3 +205,27 @@ class Data(Kind):
         stream = frozen_stream(self.seed, f"part/{name}")
         chosen = torch.from_numpy(balanced_part(images.labels.numpy(), count, stream))
         return Images(images.pixels[chosen], images.labels[chosen])
+
+
+class Own(Data):
+    """Data of the user's own, at a path. A run keeps their digest, and is never gone on with on other data."""
+
+    argument: ClassVar[str | None] = "path"
+
+    path: Path = Field(description="where the data are")
+    sha256: str = Field("", description="digest of all pixels and labels; filled in when a run begins")
+
+    @field_validator("path")
+    @classmethod
+    def _resolve(cls, path: Path) -> Path:
+        return path.expanduser().absolute()  # a run may be resumed from elsewhere
+
+    def pinned(self, sha256: str | None = None) -> Self:
+        """Return the same with the digest; unless it is given, of what lies at the path now."""
+        return self if self.sha256 else self.model_copy(update={"sha256": sha256 or self.read().sha256})
+
+    def _check(self, dataset: Dataset) -> None:
+        if self.sha256 not in ("", dataset.sha256):
+            raise UserError(
+                f"{self.path} has changed: its pixels and labels have sha256 {dataset.sha256}, no longer {self.sha256}"
+            )

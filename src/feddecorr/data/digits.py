@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from pydantic import BeforeValidator, Field
 
-from feddecorr.data.cache import content_digest
-from feddecorr.data.dataset import Data, Dataset, Images, split_names
+from feddecorr.data.dataset import Data, Dataset, Images
+from feddecorr.settings.words import read_list
 
 TEST_EVERY = 5
 DIGEST = "fa74e09b883fe06ca17649e4f5c25e67a4dfd219a0a5b1c107d5c27e13683888"
@@ -23,7 +23,7 @@ class Digits(Data):
     Repository, 1998, https://doi.org/10.24432/C50P49 (CC BY 4.0); the part that scikit-learn ships.
     """
 
-    augment: Annotated[tuple[Literal["crop", "flip"], ...], BeforeValidator(split_names)] = Field(
+    augment: Annotated[tuple[Literal["crop", "flip"], ...], BeforeValidator(read_list)] = Field(
         (), description="random changes of training images: none, or crop and flip (AutoAugment needs 256 grey values)"
     )
 
@@ -39,5 +39,5 @@ class Digits(Data):
     def verify(self) -> tuple[Dataset, list[str]]:
         """Compare with the digest of the images as they were embedded."""
         dataset = self.read()
-        found = content_digest(dataset)
+        found = dataset.sha256
         return dataset, [] if found == DIGEST else [f"the images have sha256 {found}, expected {DIGEST}"]

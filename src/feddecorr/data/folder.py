@@ -5,15 +5,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import Field, PositiveInt, field_validator
+from pydantic import Field, PositiveInt
 
 from feddecorr.data import cache
-from feddecorr.data.dataset import Data, Dataset, Images, split_off_test
+from feddecorr.data.dataset import Dataset, Images, Own, split_off_test
 from feddecorr.data.formats.pictures import SUFFIXES, decode, is_grey
 from feddecorr.errors import UserError
 
@@ -22,7 +21,7 @@ TEST_NAMES = ("test", "val", "validation")
 Labelled = list[tuple[Path, int]]
 
 
-class Folder(Data):
+class Folder(Own):
     """Pictures of your own in one folder per class: data=folder:PATH.
 
     PATH holds the folders of the classes, or `train` and `test` (or `val`) that hold them. Without the latter,
@@ -30,15 +29,8 @@ class Folder(Data):
     until a file changes.
     """
 
-    argument: ClassVar[str | None] = "path"
-
     path: Path = Field(description="the folder")
     size: PositiveInt | None = Field(None, description="height and width to resize to; else all must be equal")
-
-    @field_validator("path")
-    @classmethod
-    def _resolve(cls, path: Path) -> Path:
-        return path.expanduser().absolute()  # a run may be resumed from elsewhere
 
     def read(self) -> Dataset:
         """Return the pictures, grey if all of them are."""

@@ -87,6 +87,8 @@ class Mnist(Stored):
         name="mnist",
         train=60_000,
         test=10_000,
+        mean=(33.318421449829934,),
+        std=(78.56748998339799,),
         sources=(
             _home(
                 "http://yann.lecun.com/exdb/mnist",
@@ -117,6 +119,8 @@ class FashionMnist(Stored):
         name="fashion_mnist",
         train=60_000,
         test=10_000,
+        mean=(72.94035223214286,),
+        std=(90.02118235130526,),
         sources=(
             _home(
                 "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com",

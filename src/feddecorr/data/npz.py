@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import zipfile
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import Field, field_validator
+from pydantic import Field
 
-from feddecorr.data.dataset import Data, Dataset, Images, split_off_test
+from feddecorr.data.dataset import Dataset, Images, Own, split_off_test
 from feddecorr.errors import UserError
 
 NAMES = (
@@ -25,7 +25,7 @@ NAMES = (
 Arrays = dict[str, NDArray[Any]]
 
 
-class Npz(Data):
+class Npz(Own):
     """Arrays of your own in an npz file: data=npz:PATH.
 
     `x_train`, `y_train`, `x_test`, `y_test` (or `train_images`, `train_labels`, `test_images`, `test_labels`):
@@ -34,14 +34,7 @@ class Npz(Data):
     hold the names of the classes.
     """
 
-    argument: ClassVar[str | None] = "path"
-
     path: Path = Field(description="the file")
-
-    @field_validator("path")
-    @classmethod
-    def _resolve(cls, path: Path) -> Path:
-        return path.expanduser().absolute()  # a run may be resumed from elsewhere
 
     def read(self) -> Dataset:
         """Return the images."""

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+import os
 import sys
+from functools import cache
 
 HEAP = 1 << 29
 """Bytes of the heap that are to be huge pages."""
 
 
+@cache
 def keep_freed_memory() -> None:
     """Let glibc keep freed memory for the next step instead of returning it, and use huge pages for it.
 
     Training frees and takes the same hundreds of megabytes in every step; otherwise each step pays for page faults
     and small pages. Measured at 10–20 % of a step, and more with two processes at once. The results are the same.
-    Where there is no glibc, nothing is done.
+    Where there is no glibc, nothing is done. It holds for the whole process, from then on: who does not want that
+    of a library sets the environment variable FEDDECORR_KEEP_MEMORY to 0.
     """
     libc = _glibc()
-    if libc is None:
+    if libc is None or os.environ.get("FEDDECORR_KEEP_MEMORY") == "0":
         return
     trim_threshold, top_pad, mmap_max = -1, -2, -4  # the parameters' numbers in <malloc.h>
     libc.mallopt(mmap_max, 0)

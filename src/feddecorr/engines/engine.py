@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
-from feddecorr.messages import Broadcast, Update
+from feddecorr.messages import Broadcast, Failure, Update
 from feddecorr.settings.kinds import Kind
 
 if TYPE_CHECKING:
-    from feddecorr.federation import Federation
+    from feddecorr.federation import Shards, Task
     from feddecorr.runs.memories import Memories
 
-RunClients = Callable[[Broadcast, Sequence[int]], Iterator[Update]]
-"""Trains the given clients and yields their updates in the order of the clients."""
+RunClients = Callable[[Broadcast, Sequence[int]], Iterator[Update | Failure]]
+"""Trains the given clients and yields what comes of each, in the order of the clients."""
 
 
 class Engine(Kind):
     """Who runs the clients; it knows no method, and the results do not depend on it."""
 
-    def open(self, federation: Federation, memories: Memories) -> AbstractContextManager[RunClients]:
+    def open(self, task: Task, shards: Shards, memories: Memories) -> AbstractContextManager[RunClients]:
         """Start what the engine needs; leaving the context ends it."""
         raise NotImplementedError
+
+
+def failure(number: int, client: int, error: Exception) -> Failure:
+    """Return what is known of an error in a client's code; to be called where it is caught."""
+    return Failure(number, client, f"{type(error).__name__}: {error}", traceback.format_exc())

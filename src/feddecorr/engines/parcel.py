@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from feddecorr.messages import State
+from feddecorr.states import State
 
 ALIGNMENT = 64
 
@@ -79,7 +79,6 @@ class Parcel:
         """Copy the tensors to their places, but for those that lie there already."""
         states = self.states.items()
         pairs = [(mine, sections[section][name]) for section, state in states for name, mine in state.items()]
-        moves = [(mine, theirs) for mine, theirs in pairs if mine.data_ptr() != theirs.data_ptr()]
-        if moves:
-            targets, sources = map(list, zip(*moves, strict=True))
-            torch._foreach_copy_(targets, sources)
+        for mine, theirs in pairs:
+            if mine.data_ptr() != theirs.data_ptr():
+                mine.copy_(theirs)

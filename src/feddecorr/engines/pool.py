@@ -8,6 +8,7 @@ import weakref
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING
 
@@ -18,13 +19,15 @@ from feddecorr.engines.allocator import return_freed_memory
 from feddecorr.engines.engine import Engine, RunClients
 from feddecorr.engines.parcel import Layout, Parcel
 from feddecorr.engines.processes import context
-from feddecorr.engines.worker import Failed, NewRound, Play, work
-from feddecorr.errors import RunError
-from feddecorr.messages import Broadcast, State, Update
+from feddecorr.engines.worker import Done, NewRound, Play, work
+from feddecorr.messages import Broadcast, Failure, Update
+from feddecorr.states import State
 
 if TYPE_CHECKING:
-    from feddecorr.federation import Federation
+    from feddecorr.federation import Shards, Task
     from feddecorr.runs.memories import Memories
+
+    Recipe = tuple[Task, Shards, Memories]
 
 MAX_DEATHS = 3
 """So often may a client's worker be killed before the run gives up."""
@@ -36,13 +39,13 @@ class Pool(Engine):
     workers: PositiveInt | None = Field(None, description="processes; one for each core (over training.threads)")
 
     @contextmanager
-    def open(self, federation: Federation, memories: Memories) -> Iterator[RunClients]:
+    def open(self, task: Task, shards: Shards, memories: Memories) -> Iterator[RunClients]:
         """Start the workers."""
-        threads = federation.experiment.training.threads
+        threads = task.experiment.training.threads
         count = self.workers or max(1, (os.cpu_count() or 1) // threads)
-        federation.dataset.share()
+        shards.share()
         return_freed_memory()
-        crew = Crew(federation, memories, min(count, federation.experiment.clients))
+        crew = Crew((task, shards, memories), min(count, len(shards)))
         try:
             yield crew.run
         finally:
@@ -52,9 +55,9 @@ class Pool(Engine):
 class Worker:
     """The main process's end of one worker, with the clients that it was told to play and has not yet."""
 
-    def __init__(self, federation: Federation, memories: Memories) -> None:
+    def __init__(self, recipe: Recipe) -> None:
         self.connection, theirs = context().Pipe()
-        self.process = context().Process(target=work, args=(theirs, federation, memories), daemon=True)
+        self.process = context().Process(target=work, args=(theirs, *recipe), daemon=True)
         self.process.start()
         theirs.close()
         self.clients: deque[int] = deque()
@@ -75,21 +78,16 @@ class Worker:
         self.connection.send(Play(client, slot=self._free.pop()))
         self.clients.append(client)
 
-    def receive(self) -> Update | Failed:
+    def receive(self) -> Update | Failure:
         """Take out the next answer."""
-        answer = self.connection.recv()
+        answer: Done | Failure = self.connection.recv()
         self.clients.popleft()
-        if isinstance(answer, Failed):
+        if isinstance(answer, Failure):
             return answer
         if answer.parcel is not None:
             self._slots[answer.slot] = answer.parcel
-        return Update(
-            client=answer.client,
-            examples=answer.examples,
-            amount=answer.amount,
-            metrics=answer.metrics,
-            **self._lend(answer.slot),
-        )
+        states = self._lend(answer.slot)
+        return replace(answer.update, weights=states["weights"], buffers=states["buffers"], extra=states["extra"])
 
     def _lend(self, slot: int) -> dict[str, State]:
         """Return the states in a slot without a copy; the slot is free again when the last tensor of them is gone."""
@@ -97,6 +95,11 @@ class Worker:
         array = parcel.flat.numpy()[:]
         weakref.finalize(array, self._free.append, slot)
         return parcel.layout.read(torch.from_numpy(array))
+
+    def epitaph(self, deaths: int) -> str:
+        """Return what is known of the end of the process."""
+        end = f"its worker process ended {deaths} times, the last time with exit code {self.process.exitcode}"
+        return f"{end} (-9: killed, perhaps for lack of memory; then try fewer engine.workers)"
 
     def end(self) -> None:
         """End the process, whatever it is doing."""
@@ -111,16 +114,17 @@ class Worker:
 class Crew:
     """All workers, and the clients of the round that wait for one."""
 
-    def __init__(self, federation: Federation, memories: Memories, count: int) -> None:
-        self._recipe = federation, memories
-        self.workers = [Worker(*self._recipe) for _ in range(count)]
+    def __init__(self, recipe: Recipe, count: int) -> None:
+        self._recipe = recipe
+        self.workers = [Worker(recipe) for _ in range(count)]
         self._parcel = Parcel(Layout.of({}))  # of the broadcast
 
-    def run(self, broadcast: Broadcast, clients: Sequence[int]) -> Iterator[Update]:
-        """Yield the clients' updates in their order; which worker played whom leaves no trace."""
+    def run(self, broadcast: Broadcast, clients: Sequence[int]) -> Iterator[Update | Failure]:
+        """Yield what comes of the clients in their order; which worker played whom leaves no trace."""
+        self._settle()
         news = self._announce(broadcast)
         waiting = deque(clients)
-        finished: dict[int, Update] = {}
+        finished: dict[int, Update | Failure] = {}
         deaths: Counter[int] = Counter()
         for client in clients:
             while client not in finished:
@@ -129,12 +133,13 @@ class Crew:
                     try:
                         answer = worker.receive()
                     except (EOFError, OSError):
-                        deaths.update(list(worker.clients)[:1])
-                        self._replace(worker, waiting, deaths, broadcast.round)
+                        self._replace(worker, waiting)
+                        dead = next(iter(worker.clients))
+                        deaths[dead] += 1
+                        if deaths[dead] >= MAX_DEATHS:
+                            waiting.remove(dead)
+                            finished[dead] = Failure(broadcast.round, dead, worker.epitaph(deaths[dead]))
                         continue
-                    if isinstance(answer, Failed):
-                        message = f"client {answer.client} failed in round {broadcast.round}: {answer.cause}"
-                        raise RunError(message) from RuntimeError(f"in the worker:\n{answer.trace}")
                     finished[answer.client] = answer
             yield finished.pop(client)
 
@@ -142,6 +147,15 @@ class Crew:
         """End all workers."""
         for worker in self.workers:
             worker.end()
+
+    def _settle(self) -> None:
+        """Let workers end what they do, if nobody read the last round to its end: they still use its broadcast."""
+        while any(worker.clients for worker in self.workers):
+            for worker in self._with_news():
+                try:
+                    worker.receive()
+                except (EOFError, OSError):
+                    self._replace(worker, deque())
 
     def _announce(self, broadcast: Broadcast) -> NewRound:
         sections = {"weights": broadcast.weights, "buffers": broadcast.buffers, "shared": broadcast.shared}
@@ -170,12 +184,8 @@ class Crew:
         busy = {worker.connection: worker for worker in self.workers if worker.clients}
         return [busy[found] for found in wait(list(busy)) if isinstance(found, Connection)]
 
-    def _replace(self, worker: Worker, waiting: deque[int], deaths: Counter[int], now: int) -> None:
+    def _replace(self, worker: Worker, waiting: deque[int]) -> None:
+        """Start another in place of a worker that died; its clients wait again."""
         waiting.extendleft(reversed(worker.clients))
         worker.end()
-        for client, count in deaths.items():
-            if count >= MAX_DEATHS:
-                end = f"its worker process ended {count} times, the last time with exit code {worker.process.exitcode}"
-                cause = f"{end} (-9: killed, perhaps for lack of memory; then try fewer engine.workers)"
-                raise RunError(f"client {client} failed in round {now}: {cause}")
-        self.workers[self.workers.index(worker)] = Worker(*self._recipe)
+        self.workers[self.workers.index(worker)] = Worker(self._recipe)

@@ -7,12 +7,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from feddecorr.client import Client
-from feddecorr.engines.engine import Engine, RunClients
-from feddecorr.errors import RunError
-from feddecorr.messages import Broadcast, Update
+from feddecorr.engines.engine import Engine, RunClients, failure
+from feddecorr.messages import Broadcast, Failure, Update
 
 if TYPE_CHECKING:
-    from feddecorr.federation import Federation
+    from feddecorr.federation import Shards, Task
     from feddecorr.runs.memories import Memories
 
 
@@ -20,17 +19,17 @@ class Serial(Engine):
     """Runs one client after another in this process."""
 
     @contextmanager
-    def open(self, federation: Federation, memories: Memories) -> Iterator[RunClients]:
+    def open(self, task: Task, shards: Shards, memories: Memories) -> Iterator[RunClients]:
         """Build the one client that plays them all."""
-        play = Client(federation)
+        play = Client(task)
 
-        def run_clients(broadcast: Broadcast, clients: Sequence[int]) -> Iterator[Update]:
+        def run_clients(broadcast: Broadcast, clients: Sequence[int]) -> Iterator[Update | Failure]:
             for client in clients:
                 try:
-                    update, memory = play(broadcast, client, memories.load(client, broadcast.round))
-                except Exception as error:
-                    cause = f"{type(error).__name__}: {error}"
-                    raise RunError(f"client {client} failed in round {broadcast.round}: {cause}") from error
+                    update, memory = play(broadcast, shards[client], memories.load(client, broadcast.round))
+                except Exception as error:  # whatever a client raises is reported, not swallowed
+                    yield failure(broadcast.round, client, error)
+                    continue
                 memories.save(client, broadcast.round, memory)
                 yield update
 

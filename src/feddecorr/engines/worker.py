@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import signal
-import traceback
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from multiprocessing.connection import Connection
 
@@ -12,9 +11,10 @@ import torch
 
 from feddecorr.client import Client
 from feddecorr.engines.allocator import keep_freed_memory
+from feddecorr.engines.engine import failure
 from feddecorr.engines.parcel import Layout, Parcel
-from feddecorr.federation import Federation
-from feddecorr.messages import Broadcast
+from feddecorr.federation import Shards, Task
+from feddecorr.messages import Broadcast, Failure, Update
 from feddecorr.runs.memories import Memories
 
 
@@ -36,31 +36,19 @@ class Play:
 
 @dataclass(frozen=True)
 class Done:
-    """The update of a client lies in the slot, whose parcel is only sent when it is new."""
+    """The update of a client, without its tensors: they lie in the slot, whose parcel is only sent when it is new."""
 
-    client: int
-    examples: int
-    amount: float
-    metrics: dict[str, float]
+    update: Update
     slot: int
     parcel: Parcel | None
 
 
-@dataclass(frozen=True)
-class Failed:
-    """The client's code raised."""
-
-    client: int
-    cause: str
-    trace: str
-
-
-def work(connection: Connection, federation: Federation, memories: Memories) -> None:
-    """Answer each `Play` with `Done` or `Failed`."""
+def work(connection: Connection, task: Task, shards: Shards, memories: Memories) -> None:
+    """Answer each `Play` with `Done` or a failure."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process decides what an interrupt means
     keep_freed_memory()
-    torch.set_num_threads(federation.experiment.training.threads)  # threads that wait for each other waste cores
-    player = Player(federation, memories)
+    torch.set_num_threads(task.experiment.training.threads)  # threads that wait for each other waste cores
+    player = Player(task, shards, memories)
     while True:
         try:
             order = connection.recv()
@@ -70,9 +58,9 @@ def work(connection: Connection, federation: Federation, memories: Memories) -> 
             player.hear(order)
             continue
         try:
-            answer: Done | Failed = player.play(order)
+            answer: Done | Failure = player.play(order)
         except Exception as error:  # whatever a client raises is reported, not swallowed
-            answer = Failed(order.client, f"{type(error).__name__}: {error}", traceback.format_exc())
+            answer = failure(player.broadcast.round, order.client, error)
         try:
             connection.send(answer)
         except OSError:
@@ -84,8 +72,9 @@ class Player:
 
     broadcast: Broadcast
 
-    def __init__(self, federation: Federation, memories: Memories) -> None:
-        self.federation = federation
+    def __init__(self, task: Task, shards: Shards, memories: Memories) -> None:
+        self.task = task
+        self.shards = shards
         self.memories = memories
         self.slots: dict[int, Parcel] = {}
         self.heard = Parcel(Layout.of({}))
@@ -93,7 +82,7 @@ class Player:
     @cached_property
     def client(self) -> Client:
         """Built with the first order, so that what goes wrong is reported like any failure of a client."""
-        return Client(self.federation)
+        return Client(self.task)
 
     def hear(self, news: NewRound) -> None:
         """Take in the broadcast."""
@@ -105,7 +94,8 @@ class Player:
         now = self.broadcast.round
         slot = self.slots.get(order.slot)
         remembered = self.memories.load(order.client, now)
-        update, memory = self.client(self.broadcast, order.client, remembered, slot.states if slot else {})
+        shard = self.shards[order.client]
+        update, memory = self.client(self.broadcast, shard, remembered, slot.states if slot else {})
         self.memories.save(order.client, now, memory)
         sections = {"weights": update.weights, "buffers": update.buffers, "extra": update.extra}
         layout = Layout.of(sections)
@@ -113,4 +103,4 @@ class Player:
         if slot is None or slot.layout != layout:
             slot = new = self.slots[order.slot] = Parcel(layout)
         slot.fill(sections)
-        return Done(update.client, update.examples, update.amount, update.metrics, order.slot, new)
+        return Done(replace(update, weights={}, buffers={}, extra={}), order.slot, new)

@@ -14,7 +14,7 @@ from feddecorr.methods.fedrs import FedRS
 from feddecorr.methods.fedsam import FedSAM
 from feddecorr.methods.feduv import FedUV
 from feddecorr.methods.fedyogi import FedYogi
-from feddecorr.methods.method import Local, Mean, Method, Trained, mean_weights
+from feddecorr.methods.method import Local, Method, Trained, mean_weights
 from feddecorr.methods.moon import MOON
 from feddecorr.methods.scaffold import SCAFFOLD
 from feddecorr.settings.kinds import Family
@@ -42,4 +42,4 @@ METHODS = Family(
     },
 )
 
-__all__ = ["METHODS", "FedAvg", "Local", "Mean", "Method", "Trained", "mean_weights"]
+__all__ = ["METHODS", "FedAvg", "Local", "Method", "Trained", "mean_weights"]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from pydantic import Field
 
 from feddecorr import adaptive
-from feddecorr.messages import Server, Update
+from feddecorr.messages import RoundInfo, Server, Update
 from feddecorr.methods.method import Method
 
 
@@ -18,10 +18,10 @@ class FedAdagrad(Method):
     beta1: float = Field(0.0, ge=0, lt=1, description="β₁, decay of the first moment")
     tau: float = Field(1e-3, gt=0, description="τ, how little the step adapts")
 
-    def start(self, server: Server, sizes: Sequence[int]) -> Server:
+    def start(self, server: Server, info: RoundInfo) -> Server:
         """Prepare the moments."""
         return adaptive.start(server, self.tau)
 
-    def step(self, server: Server, updates: Iterable[Update]) -> Server:
+    def step(self, server: Server, updates: Iterable[Update], info: RoundInfo) -> Server:
         """Take the step."""
         return adaptive.step(server, updates, lambda v, square: v + square, lr=self.lr, beta1=self.beta1, tau=self.tau)

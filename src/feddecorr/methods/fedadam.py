@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from pydantic import Field
 from torch import Tensor
 
 from feddecorr import adaptive
-from feddecorr.messages import Server, Update
+from feddecorr.messages import RoundInfo, Server, Update
 from feddecorr.methods.method import Method
 
 
@@ -20,11 +20,11 @@ class FedAdam(Method):
     beta2: float = Field(0.99, ge=0, lt=1, description="β₂, decay of the second moment")
     tau: float = Field(1e-3, gt=0, description="τ, how little the step adapts")
 
-    def start(self, server: Server, sizes: Sequence[int]) -> Server:
+    def start(self, server: Server, info: RoundInfo) -> Server:
         """Prepare the moments."""
         return adaptive.start(server, self.tau)
 
-    def step(self, server: Server, updates: Iterable[Update]) -> Server:
+    def step(self, server: Server, updates: Iterable[Update], info: RoundInfo) -> Server:
         """Take the step."""
         return adaptive.step(server, updates, self._accumulate, lr=self.lr, beta1=self.beta1, tau=self.tau)
 

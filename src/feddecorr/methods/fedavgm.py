@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Literal
 
 import torch
 from pydantic import Field
 
-from feddecorr.messages import Server, Update
+from feddecorr.messages import RoundInfo, Server, Update
 from feddecorr.methods.method import Method, mean_weights
 
 
@@ -21,11 +21,11 @@ class FedAvgM(Method):
         "published", description="released: as in the code of FedDecorr's authors, v ← ρ·v + (1−ρ)·Δ"
     )
 
-    def start(self, server: Server, sizes: Sequence[int]) -> Server:
+    def start(self, server: Server, info: RoundInfo) -> Server:
         """Let the velocity begin at zero."""
         return replace(server, memory={name: torch.zeros_like(weight) for name, weight in server.weights.items()})
 
-    def step(self, server: Server, updates: Iterable[Update]) -> Server:
+    def step(self, server: Server, updates: Iterable[Update], info: RoundInfo) -> Server:
         """Go to the mean and on by what is carried over; with ρ = 0 that is the mean to the last bit."""
         mean = mean_weights(updates)
         weights, velocity = {}, {}

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import torch
 from pydantic import Field
 
-from feddecorr.messages import Server, State, Update
-from feddecorr.methods.method import Local, Mean, Method, Trained
-from feddecorr.objective import Term
-from feddecorr.parameter_terms import proximal
+from feddecorr.messages import RoundInfo, Server, Update
+from feddecorr.methods.method import Local, Method, Trained
+from feddecorr.objective import Term, proximal
+from feddecorr.states import Mean, State
 
 DRIFT = "drift/"
 
@@ -25,16 +25,16 @@ class FedDyn(Method):
 
     alpha: float = Field(0.01, gt=0, description="α, weight of the dynamic regularizer")
 
-    def start(self, server: Server, sizes: Sequence[int]) -> Server:
+    def start(self, server: Server, info: RoundInfo) -> Server:
         """Let the mean drift begin at zero; clients begin at zero by remembering nothing."""
         drift = {DRIFT + name: torch.zeros_like(weight) for name, weight in server.weights.items()}
-        return replace(server, memory={**drift, "examples": torch.tensor(sum(sizes))})
+        return replace(server, memory=drift)
 
     def terms(self, local: Local) -> Mapping[str, Term]:
         """Return the dynamic regularizer."""
         anchor = local.laid_out(local.broadcast.weights)
         if local.memory:
-            torch._foreach_add_(anchor, local.laid_out(local.memory))
+            anchor = [sent + drift for sent, drift in zip(anchor, local.laid_out(local.memory), strict=True)]
         return {"dynamic": proximal(self.alpha, anchor)}
 
     def finish(self, local: Local, trained: Trained) -> tuple[State, State]:
@@ -42,13 +42,13 @@ class FedDyn(Method):
         drift = {name: weight - trained.weights[name] for name, weight in local.broadcast.weights.items()}
         return {}, {name: drift[name] + local.memory[name] for name in drift} if local.memory else drift
 
-    def step(self, server: Server, updates: Iterable[Update]) -> Server:
+    def step(self, server: Server, updates: Iterable[Update], info: RoundInfo) -> Server:
         """Move the mean drift by the changes, each by the client's share of all examples; take it off the mean."""
         mean = Mean()
         for update in updates:
             mean.add(update.weights, update.examples)
-        share = mean.weight / float(server.memory["examples"])
-        weights, memory = {}, {"examples": server.memory["examples"]}
+        share = mean.weight / info.examples
+        weights, memory = {}, {}
         for name, before in server.weights.items():
             change = mean.value[name] - before
             drift = torch.sub(server.memory[DRIFT + name], change, alpha=share)

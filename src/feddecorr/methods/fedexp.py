@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from pydantic import Field
 
-from feddecorr.messages import Server, State, Update
-from feddecorr.methods.method import Mean, Method, extrapolate
+from feddecorr.messages import RoundInfo, Server, Update
+from feddecorr.methods.method import Method
+from feddecorr.states import Mean, extrapolate, square_distance
 
 
 class FedExP(Method):
@@ -16,17 +17,13 @@ class FedExP(Method):
 
     epsilon: float = Field(1e-3, gt=0, description="ε, keeps the step bounded when the mean change is small")
 
-    def step(self, server: Server, updates: Iterable[Update]) -> Server:
+    def step(self, server: Server, updates: Iterable[Update], info: RoundInfo) -> Server:
         """Go to the mean and on; where clients agree that is the mean to the last bit."""
         mean = Mean()
         squares = 0.0
         for update in updates:
             mean.add(update.weights, update.examples)
-            squares += update.examples * _square_distance(update.weights, server.weights)
-        moved = _square_distance(mean.value, server.weights)
+            squares += update.examples * square_distance(update.weights, server.weights)
+        moved = square_distance(mean.value, server.weights)
         factor = max(1.0, squares / mean.weight / (2 * (moved + self.epsilon)))
         return replace(server, weights=extrapolate(server.weights, mean.value, factor))
-
-
-def _square_distance(one: State, other: State) -> float:
-    return sum(float((one[name] - other[name]).square().sum()) for name in other)

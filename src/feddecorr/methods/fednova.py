@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from feddecorr.messages import Server, Update
-from feddecorr.methods.method import Mean, Method, extrapolate
+from feddecorr.messages import RoundInfo, Server, Update
+from feddecorr.methods.method import Method
+from feddecorr.states import Mean, extrapolate
 
 
 class FedNova(Method):
@@ -15,7 +16,9 @@ class FedNova(Method):
     Steps are counted as plain SGD steps: under momentum, ‖aᵢ‖₁ of the paper.
     """
 
-    def step(self, server: Server, updates: Iterable[Update]) -> Server:
+    needs_sgd = True
+
+    def step(self, server: Server, updates: Iterable[Update], info: RoundInfo) -> Server:
         """Return w + (Σ pᵢ·aᵢ)·Σ pᵢ·(wᵢ − w)/aᵢ, with pᵢ the client's share of the round's examples.
 
         Written as the mean by pᵢ/aᵢ and a factor by which to go to it: with equal work, 1. Amounts are taken in

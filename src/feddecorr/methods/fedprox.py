@@ -8,8 +8,7 @@ from typing import Literal
 from pydantic import Field
 
 from feddecorr.methods.method import Local, Method
-from feddecorr.objective import Term
-from feddecorr.parameter_terms import proximal
+from feddecorr.objective import Term, proximal
 
 
 class FedProx(Method):

@@ -9,6 +9,7 @@ from pydantic import Field
 from torch import Tensor
 
 from feddecorr.methods.method import Local, Method
+from feddecorr.states import copy_into, norm
 
 TINY = 1e-12
 
@@ -20,14 +21,14 @@ class FedSAM(Method):
 
     def gradient(self, local: Local, compute: Callable[[], Sequence[Tensor]]) -> Sequence[Tensor]:
         """Return the gradient uphill; weights and BatchNorm statistics are put back as they were."""
-        parameters: list[Tensor] = list(local.model.parameters())
-        state = [*parameters, *local.model.buffers()]
-        uphill = list(compute())
+        trainable = local.trainable
+        state = [*trainable, *local.model.buffers()]
+        uphill = compute()
+        kept = [tensor.detach().clone() for tensor in state]
         with torch.no_grad():
-            kept = [tensor.clone() for tensor in state]
-            norm = torch.stack(torch._foreach_norm(uphill)).norm()
-            torch._foreach_add_(parameters, torch._foreach_mul(uphill, self.rho / (norm + TINY)))
+            length = self.rho / (norm(uphill) + TINY)
+            for parameter, slope in zip(trainable, uphill, strict=True):
+                parameter.add_(slope * length)
         gradient = compute()
-        with torch.no_grad():
-            torch._foreach_copy_(state, kept)
+        copy_into(state, kept)
         return gradient

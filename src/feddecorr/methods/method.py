@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from feddecorr.messages import Broadcast, Server, State, Update
+from feddecorr.messages import Broadcast, RoundInfo, Server, Update
 from feddecorr.objective import Term
 from feddecorr.settings.kinds import Kind
+from feddecorr.states import Mean, State
 
 
 @dataclass(frozen=True)
@@ -23,13 +25,17 @@ class Local:
     model: nn.Module
     labels: Tensor
     classes: int
-    lr: float
 
     @property
     def counts(self) -> Tensor:
         """The number of the client's examples of each class, as floats beside the model."""
         counts = torch.bincount(self.labels, minlength=self.classes)
         return counts.to(next(self.model.parameters()))
+
+    @property
+    def trainable(self) -> list[Tensor]:
+        """The parameters that training moves, in the order of their gradients: not those of frozen layers."""
+        return [parameter for parameter in self.model.parameters() if parameter.requires_grad]
 
     def laid_out(self, state: State) -> list[Tensor]:
         """Return a copy of the state in the order, on the device and in the memory format of the parameters."""
@@ -38,7 +44,7 @@ class Local:
 
 @dataclass(frozen=True)
 class Trained:
-    """What local training ends with; `amount` is the number of steps counted as plain SGD steps (see `Update`)."""
+    """What local training ends with; `amount` is the sum of the steps' learning rates (see `Update`)."""
 
     weights: State
     buffers: State
@@ -48,8 +54,11 @@ class Trained:
 class Method(Kind):
     """A federated method; without any hook of its own it is FedAvg."""
 
-    def start(self, server: Server, sizes: Sequence[int]) -> Server:
-        """Prepare what the server shares and remembers; `sizes` are the numbers of examples of all clients."""
+    needs_sgd: ClassVar[bool] = False
+    """Whether the method takes a client's drift for a sum of gradients, as no other optimizer makes it."""
+
+    def start(self, server: Server, info: RoundInfo) -> Server:
+        """Prepare what the server shares and remembers; `info` tells the seed and the clients' sizes."""
         return server
 
     def terms(self, local: Local) -> Mapping[str, Term]:
@@ -64,7 +73,11 @@ class Method(Kind):
         """Return (extra for the server, memory for itself) after local training."""
         return {}, {}
 
-    def step(self, server: Server, updates: Iterable[Update]) -> Server:
+    def expected_extra(self, server: Server) -> State:
+        """Return what the extra of an update looks like (names, shapes, types): anything else is refused."""
+        return {}
+
+    def step(self, server: Server, updates: Iterable[Update], info: RoundInfo) -> Server:
         """Move the server, taking each update once as it comes."""
         return replace(server, weights=mean_weights(updates))
 
@@ -75,35 +88,3 @@ def mean_weights(updates: Iterable[Update]) -> State:
     for update in updates:
         mean.add(update.weights, update.examples)
     return mean.value
-
-
-def extrapolate(start: State, mean: State, factor: float) -> State:
-    """Return start + factor·(mean − start), written so that a factor of 1 gives the mean to the last bit."""
-    return {name: torch.add(mean[name], mean[name] - start[name], alpha=factor - 1) for name in start}
-
-
-class Mean:
-    """A running weighted mean of states.
-
-    Each state is mixed in by its share of the weight so far. So the mean of one is that one, and the mean of
-    equals is their value, to the last bit; nothing is held but the mean.
-    """
-
-    def __init__(self) -> None:
-        self.value: State = {}
-        self.weight = 0.0
-
-    def add(self, state: State, weight: float) -> None:
-        """Mix in one state; of integer tensors (BatchNorm's counters) the largest is kept."""
-        self.weight += weight
-        if not self.value:
-            self.value = {name: tensor.clone() for name, tensor in state.items()}
-            return
-        pairs = [(self.value[name], tensor) for name, tensor in state.items()]
-        for mine, theirs in pairs:
-            if not mine.is_floating_point():
-                torch.maximum(mine, theirs, out=mine)
-        floats = [pair for pair in pairs if pair[0].is_floating_point()]
-        if floats:
-            mine_all, theirs_all = map(list, zip(*floats, strict=True))
-            torch._foreach_lerp_(mine_all, theirs_all, weight / self.weight)

@@ -10,10 +10,10 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import cosine_similarity, softplus
 
-from feddecorr.messages import State
 from feddecorr.methods.method import Local, Method, Trained
 from feddecorr.objective import Pass, Term
 from feddecorr.reference import Reference
+from feddecorr.states import State
 
 
 class MOON(Method):

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import torch
 
-from feddecorr.messages import Server, State, Update
-from feddecorr.methods.method import Local, Mean, Method, Trained
-from feddecorr.objective import Term
-from feddecorr.parameter_terms import linear
+from feddecorr.messages import RoundInfo, Server, Update
+from feddecorr.methods.method import Local, Method, Trained
+from feddecorr.objective import Term, linear
+from feddecorr.states import Mean, State
 
 
 class SCAFFOLD(Method):
@@ -20,33 +20,40 @@ class SCAFFOLD(Method):
     the steps counted as plain SGD steps: divided by their bare number it is up to 1/(1 − momentum) times too much.
     """
 
-    def start(self, server: Server, sizes: Sequence[int]) -> Server:
+    needs_sgd = True
+
+    def start(self, server: Server, info: RoundInfo) -> Server:
         """Share c = 0; clients begin with cᵢ = 0 by remembering nothing."""
         c = {name: torch.zeros_like(weight) for name, weight in server.weights.items()}
-        return replace(server, shared=c, memory={"examples": torch.tensor(sum(sizes))})
+        return replace(server, shared=c)
 
     def terms(self, local: Local) -> Mapping[str, Term]:
         """Return ⟨c − cᵢ, w⟩, whose gradient is the correction."""
         correction = local.laid_out(local.broadcast.shared)
         if local.memory:
-            torch._foreach_sub_(correction, local.laid_out(local.memory))
+            own = local.laid_out(local.memory)
+            correction = [common - mine for common, mine in zip(correction, own, strict=True)]
         return {"control": linear(correction)}
 
     def finish(self, local: Local, trained: Trained) -> tuple[State, State]:
-        """Return the change of cᵢ for the server, and cᵢ ← cᵢ − c + (w − wᵢ)/(steps·lr) to remember."""
+        """Return the change of cᵢ for the server, and cᵢ ← cᵢ − c + (w − wᵢ)/amount to remember."""
         change, variate = {}, {}
         for name, weight in local.broadcast.weights.items():
-            drift = (weight - trained.weights[name]) / (trained.amount * local.lr)
+            drift = (weight - trained.weights[name]) / trained.amount
             change[name] = drift - local.broadcast.shared[name]
             variate[name] = change[name] + local.memory[name] if local.memory else change[name]
         return change, variate
 
-    def step(self, server: Server, updates: Iterable[Update]) -> Server:
+    def expected_extra(self, server: Server) -> State:
+        """Expect a change for each weight."""
+        return server.shared
+
+    def step(self, server: Server, updates: Iterable[Update], info: RoundInfo) -> Server:
         """Average the weights, and add the changes to c, each by the client's share of all examples."""
         weights, changes = Mean(), Mean()
         for update in updates:
             weights.add(update.weights, update.examples)
             changes.add(update.extra, update.examples)
-        share = changes.weight / float(server.memory["examples"])
+        share = changes.weight / info.examples
         c = {name: torch.add(c, changes.value[name], alpha=share) for name, c in server.shared.items()}
         return replace(server, weights=weights.value, shared=c)

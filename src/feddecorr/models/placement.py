@@ -1,4 +1,4 @@
-"""How a network runs: where, in which precision and memory format, compiled or not.
+"""How a network runs: where, in which precision and memory format.
 
 All of it is put into the module itself, so that whoever calls it (the client, the evaluation, a method with
 reference models of its own) runs it the same way. Parameters and buffers keep their names and stay float32.
@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
-
-from feddecorr.representation import find_classifier
 
 if TYPE_CHECKING:
     from feddecorr.settings.training import Training
@@ -27,8 +25,6 @@ def prepare(model: nn.Module, training: Training) -> nn.Module:
         model.register_forward_pre_hook(lambda _model, inputs: (inputs[0].contiguous(),))
     if training.precision == "bf16":
         _cast(model)
-    if training.compile:
-        _compile(model, find_classifier(model))
     return model
 
 
@@ -46,21 +42,3 @@ def _cast(model: nn.Module) -> None:
 
     model.register_forward_pre_hook(enter)
     model.register_forward_hook(leave, always_call=True)
-
-
-def _compile(module: nn.Module, classifier: nn.Module) -> None:
-    """Compile all parts but the classifier: compiled parts ignore hooks, and its input has to be caught."""
-    for part in module.children():
-        if any(inner is classifier for inner in part.modules()):
-            _compile(part, classifier)
-        else:
-            _compile_part(part)
-
-
-def _compile_part(part: nn.Module) -> None:
-    """Do what `part.compile()` would, if it did not silently leave modules of PyTorch's own classes as they are."""
-
-    def call(*inputs: Any) -> Any:
-        return part._call_impl(*inputs)
-
-    part._compiled_call_impl = torch.compile(call)

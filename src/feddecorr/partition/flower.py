@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from feddecorr.errors import UserError
+from feddecorr.errors import UserError, nearest
 from feddecorr.partition.split import Indices, Parts
 from feddecorr.partition.split_file import Given
-from feddecorr.settings.kinds import import_named, nearest
+from feddecorr.settings.kinds import import_named
 
 
 class Flower(Given):
@@ -27,7 +27,8 @@ class Flower(Given):
     partitioner: str = Field("DirichletPartitioner", description="its class, by name")
     options: dict[str, Any] = Field({}, description="its arguments, by name, e.g. partition.options.alpha=0.5")
 
-    def _deal(self, labels: Indices, clients: int, stream: np.random.RandomState) -> Parts:
+    def deal(self, labels: Indices, clients: int, stream: np.random.RandomState) -> Parts:
+        """Let the partitioner deal out the rows of a table."""
         try:
             known, datasets = import_module("flwr_datasets.partitioner"), import_module("datasets")
         except ImportError as error:

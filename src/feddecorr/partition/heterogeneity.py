@@ -9,6 +9,19 @@ from numpy.typing import NDArray
 
 from feddecorr.partition.split import Indices, Parts
 
+MEANINGS = {
+    "clients": "number of clients",
+    "examples": "training examples that they hold together",
+    "smallest": "examples of the smallest client",
+    "largest": "examples of the largest client",
+    "gini_of_sizes": "0: all clients hold equally many; near 1: one holds nearly all",
+    "mean_classes": "classes that a client holds at all",
+    "mean_label_entropy": "entropy of a client's labels, in nats",
+    "mean_effective_classes": "equally frequent classes with a client's label entropy",
+    "mean_distance": "total variation distance of a client's labels to all labels, from 0 to 1",
+}
+"""What each number of a summary is."""
+
 
 def count_labels(parts: Parts, labels: Indices, classes: int) -> Indices:
     """Return the number of examples of each class (column) that each client (row) holds."""

@@ -10,6 +10,7 @@ from feddecorr.partition.split import Indices, Partition, Parts, members_by_clas
 class Homogeneous(Partition):
     """Every client holds the same number of examples of every class, up to one."""
 
-    def _deal(self, labels: Indices, clients: int, stream: np.random.RandomState) -> Parts:
+    def deal(self, labels: Indices, clients: int, stream: np.random.RandomState) -> Parts:
+        """Shuffle each class, put one after the other, and give every client each n-th example."""
         by_class = np.concatenate([stream.permutation(members) for members in members_by_class(labels)])
         return [by_class[client::clients] for client in range(clients)]

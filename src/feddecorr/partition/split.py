@@ -11,6 +11,8 @@ from feddecorr.randomness import frozen_stream
 from feddecorr.settings.kinds import Kind
 
 Indices = NDArray[np.int64]
+"""Whole numbers, one for each example: labels, or places in a list."""
+
 Parts = list[Indices]
 """The indices of each client's training examples."""
 
@@ -27,7 +29,7 @@ class Partition(Kind):
                 f"{clients} clients with at least {self.minimum} examples each need {clients * self.minimum} "
                 f"examples, but there are {len(labels)}: lower clients or partition.minimum"
             )
-        parts = [np.sort(part) for part in self._deal(labels, clients, frozen_stream(seed, "partition"))]
+        parts = [np.sort(part) for part in self.deal(labels, clients, frozen_stream(seed, "partition"))]
         smallest = min(range(clients), key=lambda client: len(parts[client]))
         if len(parts[smallest]) < self.minimum:
             raise UserError(
@@ -36,7 +38,7 @@ class Partition(Kind):
             )
         return parts
 
-    def _deal(self, labels: Indices, clients: int, stream: np.random.RandomState) -> Parts:
+    def deal(self, labels: Indices, clients: int, stream: np.random.RandomState) -> Parts:
         """Return one array of indices for each client, in any order."""
         raise NotImplementedError
 

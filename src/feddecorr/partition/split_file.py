@@ -46,13 +46,19 @@ class File(Given):
     path: Path = Field(description="the file, as 'feddecorr partition … --out FILE' writes it")
     sha256: str = Field("", validate_default=True, description="digest of the file; filled in when it is not given")
 
+    @field_validator("path")
+    @classmethod
+    def _resolve(cls, path: Path) -> Path:
+        return path.expanduser().absolute()  # a run may be resumed from elsewhere
+
     @field_validator("sha256")
     @classmethod
     def _pin(cls, digest: str, info: ValidationInfo) -> str:
         """Keep the digest with the experiment, so that a run is never resumed with another split."""
         return digest or (_digest(info.data["path"]) if "path" in info.data else "")
 
-    def _deal(self, labels: Indices, clients: int, stream: np.random.RandomState) -> Parts:  # noqa: ARG002 - nothing is drawn
+    def deal(self, labels: Indices, clients: int, stream: np.random.RandomState) -> Parts:  # noqa: ARG002 - nothing is drawn
+        """Return what the file says, if it is the file that was pinned."""
         found = _digest(self.path)
         if found != self.sha256:
             raise UserError(f"{self.path} has changed: its sha256 is {found}, no longer {self.sha256}")

@@ -40,7 +40,7 @@ def _sections(found: Sequence[Diagnosis]) -> Iterator[Section]:
             text = "Samples on the unit sphere of the three strongest directions, by class."
             yield Section(f"Sphere: {each.name}", text, figure=sphere(each))
             yield Section(f"Three classes: {each.name}", "The three largest classes alone.", figure=sphere(each, 3))
-        if each.class_mean_angles and each.classes > 1:
+        if each.class_mean_angles and len(each.class_mean_angles) > 1:
             text = "Angles between class means, in degrees. Neural collapse makes all of them equal and wide."
             yield Section(f"Classes: {each.name}", text, figure=angles(each))
         if each.classifier_alignments:
@@ -51,7 +51,7 @@ def _sections(found: Sequence[Diagnosis]) -> Iterator[Section]:
             yield Section(
                 f"Layers: {each.name}", text, figure=figures.spectra(each.layer_singular_values, threshold=False)
             )
-    tables = [{row[0]: row[1] for row in rows(each.to_dict())} for each in found]
+    tables = [{row[0]: row[1] for row in rows(each)} for each in found]
     lines = [
         [name, *(table.get(name, "–") for table in tables), text]
         for name, text in MEANINGS.items()
@@ -126,13 +126,17 @@ def sphere(diagnosis: Diagnosis, largest: int | None = None) -> go.Figure:
 
 def angles(diagnosis: Diagnosis) -> go.Figure:
     """Draw the angles between class means."""
+    if diagnosis.class_mean_angles is None or diagnosis.per_class_samples is None:
+        raise UserError(f"no classes of '{diagnosis.name}' are known whose angles could be drawn")
     names = list(diagnosis.per_class_samples)
     return figures.heatmap(diagnosis.class_mean_angles, ("class", names), ("class", names))
 
 
 def alignments(diagnosis: Diagnosis) -> go.Figure:
     """Draw how the classifier's singular vectors lie to the principal directions (the paper's Assumption 2)."""
-    cells: Sequence[Sequence[float]] = diagnosis.classifier_alignments
+    cells = diagnosis.classifier_alignments
+    if not cells:
+        raise UserError(f"'{diagnosis.name}' has no classifier whose directions could be drawn")
     across = [str(place + 1) for place in range(len(cells[0]))]
     down = [str(place + 1) for place in range(len(cells))]
     return figures.heatmap(cells, ("principal direction", across), ("singular vector of the classifier", down))

@@ -21,25 +21,55 @@ Axis = tuple[str, list[str]]
 def spectra(runs: Mapping[str, Sequence[float]], shown: int = SHOWN_VALUES, *, threshold: bool = True) -> go.Figure:
     """Draw the logarithms of the singular values, largest first, as in the paper's figure 2.
 
-    The threshold τ is of a covariance's values, not of a layer's.
+    The threshold τ is of a covariance's values, not of a layer's. A run without values is left out, and the
+    others keep their colours.
     """
     figure = _figure("k, index of the singular value", "log of the k-th singular value")
     for (name, values), colour in zip(runs.items(), _colours(runs), strict=True):
-        logs = [max(math.log(value), SMALLEST_LOG) if value > 0 else SMALLEST_LOG for value in values[:shown]]
-        figure.add_scatter(x=list(range(1, len(logs) + 1)), y=logs, name=name, mode="lines", line_color=colour)
+        if logs := logarithms(values, shown):
+            figure.add_scatter(x=list(range(1, len(logs) + 1)), y=logs, name=name, mode="lines", line_color=colour)
     if threshold:
         figure.add_hline(y=LOG_TAU, line_dash="dot", line_color="#888", annotation_text="log τ = −2")
     return figure
 
 
 def over_rounds(runs: Mapping[str, Sequence[tuple[int, float]]], what: str) -> go.Figure:
-    """Draw one measure per round for each run."""
+    """Draw one measure per round for each run that has it; every run keeps its colour in all pictures."""
     figure = _figure("round", what)
     for (name, points), colour in zip(runs.items(), _colours(runs), strict=True):
-        rounds, values = zip(*points, strict=True)
-        mode = "lines" if len(points) > 1 else "markers"
-        figure.add_scatter(x=list(rounds), y=list(values), name=name, mode=mode, line_color=colour)
+        if points:
+            rounds, values = zip(*points, strict=True)
+            mode = "lines" if len(points) > 1 else "markers"
+            figure.add_scatter(x=list(rounds), y=list(values), name=name, mode=mode, line_color=colour)
     return figure
+
+
+Band = tuple[Sequence[float], Sequence[float], Sequence[float]]
+"""Places along x, the mean at each, and how far the band reaches above and below it."""
+
+
+def bands(lines: Mapping[str, Band], x: str, y: str, *, threshold: bool = False) -> go.Figure:
+    """Draw means with a shaded band around each; a band of no width is not drawn."""
+    figure = _figure(x, y)
+    for (name, (places, means, spread)), colour in zip(lines.items(), _colours(lines), strict=True):
+        if any(spread):
+            above = [mean + width for mean, width in zip(means, spread, strict=True)]
+            below = [mean - width for mean, width in zip(means, spread, strict=True)]
+            shade: dict[str, Any] = {"line": {"width": 0}, "showlegend": False, "hoverinfo": "skip", "mode": "lines"}
+            figure.add_scatter(x=list(places), y=above, legendgroup=name, **shade)
+            figure.add_scatter(
+                x=list(places), y=below, legendgroup=name, fill="tonexty", fillcolor=_light(colour), **shade
+            )
+        mode = "lines" if len(places) > 1 else "markers"
+        figure.add_scatter(x=list(places), y=list(means), name=name, legendgroup=name, mode=mode, line_color=colour)
+    if threshold:
+        figure.add_hline(y=LOG_TAU, line_dash="dot", line_color="#888", annotation_text="log τ = −2")
+    return figure
+
+
+def logarithms(values: Sequence[float], shown: int = SHOWN_VALUES) -> list[float]:
+    """Return the logarithms of the first values, as far down as is drawn."""
+    return [max(math.log(value), SMALLEST_LOG) if value > 0 else SMALLEST_LOG for value in values[:shown]]
 
 
 def labels(counts: Sequence[Sequence[int]], classes: Sequence[str]) -> go.Figure:
@@ -89,3 +119,9 @@ def _figure(x: str, y: str) -> go.Figure:
 
 def _colours(runs: Mapping[str, object]) -> list[str]:
     return [COLOURS[position % len(COLOURS)] for position in range(len(runs))]
+
+
+def _light(colour: str) -> str:
+    """Return the colour as a shade that others are seen through."""
+    red, green, blue = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
+    return f"rgba({red},{green},{blue},0.15)"

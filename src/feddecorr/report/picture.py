@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
-from feddecorr.theory.network import Array
+Array = NDArray[np.float64]
 
 DARK, LIGHT = np.array([18, 52, 110]), np.array([150, 200, 235])
 

@@ -3,22 +3,35 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from feddecorr.collapse.diagnosis import Diagnosis
 from feddecorr.errors import UserError
 from feddecorr.report import figures
 from feddecorr.report.page import Section, write_page
 from feddecorr.runs.directory import RunDirectory
+from feddecorr.runs.record import Record
 
-Rounds = list[dict[str, Any]]
+Rounds = Mapping[str, Sequence[Record]]
+"""The records of each run."""
+
+Read = Callable[[Record], float | None]
+
+UNKNOWN = "–"
 
 LEAD = (
     "Each run trains one global model on clients whose data differ. A model has collapsed when its representations "
     "lie in few of their dimensions: then the singular values of their covariance fall off quickly, and the "
     "effective rank is low."
 )
+ACCURACY = (
+    "Accuracy of the global model on the test images. With strong heterogeneity it swings from round to round: "
+    "compare the level of the last rounds, over several seeds, rather than single points."
+)
+RANK = "How many dimensions the representations use, in effect."
+TERM = "A term of the clients' objective: its mean over the examples that they saw in the round."
 
 
 def write_report(directories: Sequence[Path], path: Path) -> None:
@@ -26,10 +39,10 @@ def write_report(directories: Sequence[Path], path: Path) -> None:
     runs = dict(zip(name_directories(directories), map(RunDirectory.open, directories), strict=True))
     rounds = {name: run.rounds() for name, run in runs.items()}
     for name, run in runs.items():
-        if not any(found["accuracy"] is not None for found in rounds[name]):
-            raise UserError(f"{run.path} has no evaluated round yet: 'feddecorr resume {run.path}' goes on")
-    sections = [_summary(rounds), _spectra(rounds), _accuracy(rounds), _ranks(rounds)]
-    write_page(path, "Dimensional collapse, run by run", LEAD, [*sections, *_labels(runs), _settings(runs)])
+        if not rounds[name]:
+            raise UserError(f"{run.path} has no finished round yet: 'feddecorr resume {run.path}' goes on")
+    sections = [*_sections(rounds), *_labels(runs), _settings(runs)]
+    write_page(path, "Dimensional collapse, run by run", LEAD, sections)
 
 
 def name_directories(directories: Sequence[Path]) -> list[str]:
@@ -43,58 +56,71 @@ def name_directories(directories: Sequence[Path]) -> list[str]:
     return ["/".join(path.parts[-parts:]) for path in paths]
 
 
-def _evaluated(rounds: Rounds) -> Rounds:
-    return [found for found in rounds if found["accuracy"] is not None]
+def _sections(rounds: Rounds) -> Iterator[Section]:
+    """Yield what the records tell: without test images, that is how the runs trained, and no more."""
+    yield _summary(rounds)
+    if any(map(_evaluated, rounds.values())):
+        yield _spectra(rounds)
+    terms = dict.fromkeys(term for every in rounds.values() for record in every for term in record.terms)
+    measures: dict[str, tuple[str, Read]] = {
+        "accuracy": (ACCURACY, lambda record: record.accuracy),
+        "effective rank": (RANK, lambda record: record.effective_rank),
+        **{f"objective: {term}": (TERM, _read_term(term)) for term in terms},
+    }
+    for what, (text, read) in measures.items():
+        curves = {name: _curve(every, read) for name, every in rounds.items()}
+        if any(curves.values()):
+            yield Section(f"{what.capitalize()} per round", text, figure=figures.over_rounds(curves, what))
 
 
-def _summary(rounds: Mapping[str, Rounds]) -> Section:
-    rows = []
-    for name, every in rounds.items():
-        found = _evaluated(every)
-        last = found[-1]
-        rows.append(
-            [
-                name,
-                str(last["round"]),
-                f"{last['accuracy']:.3f}",
-                f"{max(each['accuracy'] for each in found):.3f}",
-                f"{last['effective_rank']:.1f} of {len(last['singular_values'])}",
-                str(last["significant_singular_values"]),
-                f"{sum(each['seconds'] for each in every):.0f} s",
-            ]
-        )
+def _read_term(term: str) -> Read:
+    return lambda record: record.terms.get(term)
+
+
+def _curve(rounds: Sequence[Record], read: Read) -> list[tuple[int, float]]:
+    return [(record.round, value) for record in rounds if (value := read(record)) is not None]
+
+
+def _evaluated(rounds: Sequence[Record]) -> list[tuple[int, Diagnosis]]:
+    return [(record.round, record.model) for record in rounds if record.model is not None]
+
+
+def _summary(rounds: Rounds) -> Section:
+    time = {name: f"{sum(record.seconds for record in every):.0f} s" for name, every in rounds.items()}
+    if not any(map(_evaluated, rounds.values())):
+        rows = [[name, str(every[-1].round), time[name]] for name, every in rounds.items()]
+        return Section("At a glance", "No model was evaluated.", headings=["run", "round", "time"], rows=rows)
     headings = ["run", "round", "accuracy", "best", "effective rank", "significant singular values", "time"]
     text = (
         "Measured on the test images after the last evaluated round. The effective rank is the exponential of the "
         "entropy of the covariance's singular values; significant are those above τ with log τ = −2."
     )
+    rows = [[name, *_measured(_evaluated(every)), time[name]] for name, every in rounds.items()]
     return Section("At a glance", text, headings=headings, rows=rows)
 
 
-def _spectra(rounds: Mapping[str, Rounds]) -> Section:
-    values = {name: _evaluated(every)[-1]["singular_values"] for name, every in rounds.items()}
+def _measured(found: Sequence[tuple[int, Diagnosis]]) -> list[str]:
+    if not found:
+        return [UNKNOWN] * 5
+    number, last = found[-1]
+    known = [model.accuracy for _, model in found if model.accuracy is not None]
+    return [
+        str(number),
+        UNKNOWN if last.accuracy is None else f"{last.accuracy:.3f}",
+        f"{max(known):.3f}" if known else UNKNOWN,
+        f"{last.effective_rank:.1f} of {last.dimensions}",
+        str(last.significant_singular_values),
+    ]
+
+
+def _spectra(rounds: Rounds) -> Section:
+    models = {name: _evaluated(every) for name, every in rounds.items()}
     text = (
         "Singular values of the covariance of the test images' representations, largest first, after the last "
         f"evaluated round (at most {figures.SHOWN_VALUES} are drawn). The steeper the fall, the stronger the collapse."
     )
+    values = {name: found[-1][1].singular_values if found else [] for name, found in models.items()}
     return Section("Singular spectra", text, figure=figures.spectra(values))
-
-
-def _over_rounds(rounds: Mapping[str, Rounds], measure: str) -> dict[str, list[tuple[int, float]]]:
-    return {name: [(found["round"], found[measure]) for found in _evaluated(every)] for name, every in rounds.items()}
-
-
-def _accuracy(rounds: Mapping[str, Rounds]) -> Section:
-    text = (
-        "Accuracy of the global model on the test images. With strong heterogeneity it swings from round to round: "
-        "compare the level of the last rounds, over several seeds, rather than single points."
-    )
-    return Section("Accuracy per round", text, figure=figures.over_rounds(_over_rounds(rounds, "accuracy"), "accuracy"))
-
-
-def _ranks(rounds: Mapping[str, Rounds]) -> Section:
-    drawn = figures.over_rounds(_over_rounds(rounds, "effective_rank"), "effective rank")
-    return Section("Effective rank per round", "How many dimensions the representations use, in effect.", figure=drawn)
 
 
 def _labels(runs: Mapping[str, RunDirectory]) -> Iterator[Section]:
@@ -113,7 +139,7 @@ def _labels(runs: Mapping[str, RunDirectory]) -> Iterator[Section]:
 def _settings(runs: Mapping[str, RunDirectory]) -> Section:
     flat = {name: _flatten(run.experiment().to_dict()) for name, run in runs.items()}
     keys = dict.fromkeys(key for settings in flat.values() for key in settings)
-    rows = [[key, *(str(settings.get(key, "–")) for settings in flat.values())] for key in keys]
+    rows = [[key, *(str(settings.get(key, UNKNOWN)) for settings in flat.values())] for key in keys]
     rows.sort(key=lambda row: len(set(row[1:])) == 1)  # what differs first
     text = "The resolved experiments; settings that differ come first."
     return Section("Settings", text, headings=["setting", *runs], rows=rows)

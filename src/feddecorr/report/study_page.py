@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from plotly import graph_objects as go
@@ -14,35 +11,23 @@ from plotly.subplots import make_subplots
 from feddecorr.files import write_bytes, write_json
 from feddecorr.report.page import Section, write_page
 from feddecorr.report.picture import Picture
+from feddecorr.report.study import Study
 from feddecorr.report.svg import to_svg
-from feddecorr.theory.network import Array
 
 
-@dataclass(frozen=True)
-class Study:
-    """The outcome of a study: a document ready for JSON, its table, its pictures, and all that was measured."""
-
-    title: str
-    lead: str
-    document: Mapping[str, Any]
-    headings: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    pictures: Sequence[Picture]
-    arrays: Mapping[str, Array]
-
-    def write(self, directory: Path) -> list[Path]:
-        """Write everything into a directory and return the files, the page first."""
-        directory.mkdir(parents=True, exist_ok=True)
-        page, result, arrays = (directory / name for name in ("index.html", "result.json", "arrays.npz"))
-        sections = [Section(picture.heading, picture.text, draw(picture)) for picture in self.pictures]
-        table = Section("At a glance", "", headings=self.headings, rows=self.rows)
-        write_page(page, self.title, self.lead, [table, *sections])
-        write_json(result, self.document)
-        np.savez_compressed(arrays, allow_pickle=False, **self.arrays)
-        files = [directory / f"{picture.file}.svg" for picture in self.pictures]
-        for picture, file in zip(self.pictures, files, strict=True):
-            write_bytes(file, to_svg(picture).encode())
-        return [page, result, arrays, *files]
+def write_study(study: Study, directory: Path) -> list[Path]:
+    """Write all of a study into a directory and return the files, the page first."""
+    directory.mkdir(parents=True, exist_ok=True)
+    page, result, arrays = (directory / name for name in ("index.html", "result.json", "arrays.npz"))
+    sections = [Section(picture.heading, picture.text, draw(picture)) for picture in study.pictures]
+    table = Section("At a glance", "", headings=study.headings, rows=study.rows)
+    write_page(page, study.title, study.lead, [table, *sections])
+    write_json(result, study.document)
+    np.savez_compressed(arrays, allow_pickle=False, **study.arrays)
+    files = [directory / f"{picture.file}.svg" for picture in study.pictures]
+    for picture, file in zip(study.pictures, files, strict=True):
+        write_bytes(file, to_svg(picture).encode())
+    return [page, result, arrays, *files]
 
 
 def draw(picture: Picture) -> go.Figure:

@@ -8,12 +8,10 @@ from html import escape
 
 import numpy as np
 
-from feddecorr.report.picture import Line, Panel, Picture
-from feddecorr.theory.network import Array
+from feddecorr.report.picture import DARK, Array, Line, Panel, Picture
 
 HEIGHT = 240
 LEFT, TOP, GAP, BOTTOM = 62, 26, 24, 66
-DARKEST = np.array([18, 52, 110])
 
 Scale = Callable[[float], float]
 
@@ -102,7 +100,7 @@ def _cells(matrix: Array, left: float, width: float) -> Iterator[str]:
     side = min(width / columns, HEIGHT / rows)
     offset = left + (width - side * columns) / 2
     for row, column in np.ndindex(rows, columns):
-        mix = 255 + float(np.clip(matrix[row, column], 0, 1)) * (DARKEST - 255)
+        mix = 255 + float(np.clip(matrix[row, column], 0, 1)) * (DARK - 255)
         colour = "#" + "".join(f"{int(part):02x}" for part in mix)
         place = f'x="{offset + column * side:.1f}" y="{TOP + row * side:.1f}" width="{side:.1f}" height="{side:.1f}"'
         yield f'<rect {place} fill="{colour}" stroke="#ddd" stroke-width=".5"/>'

@@ -1,90 +1,42 @@
-"""What is kept of a run: a directory of JSON and safetensors files that is whole at every moment."""
+"""A run on disk: a directory of JSON and safetensors files that is whole at every moment."""
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
-import platform
-import subprocess
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
-from importlib.metadata import version
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from feddecorr.errors import UserError
 from feddecorr.federation import Federation
-from feddecorr.files import load_note, load_tensors, save_tensors, write_bytes, write_json
-from feddecorr.messages import Server, State
+from feddecorr.files import exclusive, load_note, load_tensors, save_tensors, write_bytes, write_json
+from feddecorr.messages import Server
 from feddecorr.rounds import Round
-from feddecorr.runs.evaluation import Evaluated
+from feddecorr.runs.environment import environment
 from feddecorr.runs.memories import Memories
+from feddecorr.runs.record import Record
 from feddecorr.settings.experiment import Experiment
+from feddecorr.states import State, lay_out
 
 KEPT = ("shared", "memory")
 """Parts of the server, beside the model, that go to a file of their own."""
 
 
-@dataclass(frozen=True)
-class Record:
-    """One round, as it is kept. What was not evaluated in this round is None.
-
-    `terms` are the objective's summands as the clients saw them, averaged; `loss` is on the test images.
-    `measures` are all others of docs/diagnosis.md that are one number. `local_models` holds the same of the
-    clients' models before they were averaged, by client, if the experiment asks for it.
-    `state` is the global model after the round, as a module's `load_state_dict` takes it.
-    """
-
-    round: int
-    accuracy: float | None
-    loss: float | None
-    effective_rank: float | None
-    significant_singular_values: int | None
-    singular_values: list[float] | None
-    measures: dict[str, float] | None
-    terms: dict[str, float]
-    clients: list[int]
-    seconds: float
-    local_models: dict[str, dict[str, Any]]
-    state: State = field(repr=False, compare=False)
-
-    @classmethod
-    def of(cls, now: Round, found: Evaluated | None, seconds: float, local: Mapping[int, Evaluated]) -> Record:
-        """Put together what a round and its evaluations gave."""
-        nothing = dict.fromkeys(Evaluated.__dataclass_fields__)
-        return cls(
-            round=now.number,
-            terms=now.terms,
-            clients=now.clients,
-            seconds=seconds,
-            local_models={str(client): asdict(theirs) for client, theirs in sorted(local.items())},
-            state={**now.server.weights, **now.server.buffers},
-            **(asdict(found) if found else nothing),
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return all but the state, ready for JSON."""
-        return {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "state"}
-
-
 class RunDirectory:
     """A run on disk.
 
-    `experiment.json`, `environment.json` and `federation.json` are written once. After each round its line goes
-    to `rounds.jsonl`, what the method keeps to `server/ROUND.safetensors`, and then the model replaces
+    `experiment.json`, `environment.json` and `federation.json` are written when it begins. After each round its
+    line goes to `rounds.jsonl`, what the method keeps to `server/ROUND.safetensors`, and then the model replaces
     `weights.safetensors`: that file's note names the round, and so the round counts from that moment on.
     What was there before that round is kept in `previous` (and the method's in `server`): from it, the clients'
     models can be trained again, bit for bit.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.previous = path / "previous"
-        self.memories = Memories(path / "clients")
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.previous = self.path / "previous"
+        self.memories = Memories(self.path / "clients")
 
     @staticmethod
     def refuse_used(path: Path) -> None:
@@ -98,37 +50,85 @@ class RunDirectory:
             raise UserError(f"{path} is not empty and holds no run: choose another --out")
 
     @classmethod
-    def create(cls, path: Path, experiment: Experiment) -> RunDirectory:
-        """Begin a new run."""
-        cls.refuse_used(path)
-        path.mkdir(parents=True, exist_ok=True)
-        write_json(path / "experiment.json", experiment.to_dict())
-        return cls(path)
-
-    @classmethod
-    def open(cls, path: Path) -> RunDirectory:
+    def open(cls, path: str | Path) -> RunDirectory:
         """Take up a run that exists."""
-        if not (path / "experiment.json").is_file():
+        directory = cls(path)
+        if not directory.exists():
             raise UserError(f"{path} holds no run (no experiment.json): 'feddecorr run … --out {path}' makes one")
-        return cls(path)
+        return directory
+
+    def locked(self) -> AbstractContextManager[None]:
+        """Keep a second process from writing to the same run."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        return exclusive(self.path / ".lock", f"{self.path} is being written by another process")
+
+    def is_held(self) -> bool:
+        """Tell whether a process is at work on the run."""
+        if not self.path.is_dir():
+            return False
+        try:
+            with self.locked():
+                return False
+        except UserError:
+            return True
+
+    def begin(self, federation: Federation) -> None:
+        """Write down what the run is or, if it exists, make sure that it is this one and goes on with the same data.
+
+        The number of rounds and whatever else changes no bit is taken from the new experiment.
+        """
+        experiment = federation.experiment
+        if self.exists():
+            self.refuse_other(experiment)
+            self._refuse_other_data(federation)
+        else:
+            self.refuse_used(self.path)
+        if not self.exists() or experiment != self.experiment():
+            write_json(self.path / "experiment.json", experiment.to_dict())
+        if not (self.path / "environment.json").exists():
+            write_json(self.path / "environment.json", environment())
+        if not (self.path / "federation.json").exists():
+            labels = federation.roster.labels
+            about = {
+                "note": federation.note,
+                "classes": federation.task.classes,
+                "sizes": federation.roster.sizes.tolist(),
+                "counts": None if labels is None else labels.tolist(),
+                "data": federation.data,
+                "split": federation.split,
+            }
+            write_bytes(self.path / "federation.json", (json.dumps(about, allow_nan=False) + "\n").encode())
+
+    def exists(self) -> bool:
+        """Tell whether there is a run."""
+        return (self.path / "experiment.json").is_file()
+
+    def refuse_other(self, experiment: Experiment) -> None:
+        """Refuse an experiment whose results would not be those of this run."""
+        if different := list(differences(self.experiment().identity(), experiment.identity())):
+            raise UserError(
+                f"{self.path} holds another run ({', '.join(different)}): choose another --out; when a run is gone on "
+                "with, only rounds, engine and evaluation.every can be changed"
+            )
+
+    def _refuse_other_data(self, federation: Federation) -> None:
+        stored = self.federation() if (self.path / "federation.json").exists() else {}
+        for part, now in (("data", federation.data), ("split", federation.split)):
+            before = stored.get(part)
+            if before is not None and now is not None and before != now:
+                raise UserError(f"{self.path} was begun on another {part}: its sha256 was {before}, now it is {now}")
+
+    def is_done(self, experiment: Experiment) -> bool:
+        """Tell whether the directory holds this very run with as many rounds, or more."""
+        return (
+            self.exists()
+            and self.finished_rounds() >= experiment.rounds
+            and self.experiment().identity() == experiment.identity()
+        )
 
     def experiment(self) -> Experiment:
         """Return the resolved experiment."""
         return Experiment.parse(json.loads((self.path / "experiment.json").read_text()))
-
-    def change(self, experiment: Experiment) -> None:
-        """Replace the experiment, where only the number of rounds or the engine differs."""
-        write_json(self.path / "experiment.json", experiment.to_dict())
-
-    def describe(self, federation: Federation) -> None:
-        """Keep who holds how many examples of which class, and where the run began."""
-        if not (self.path / "environment.json").exists():
-            write_json(self.path / "environment.json", environment())
-        labels = federation.dataset.train.labels.numpy()
-        size = len(federation.dataset.classes)
-        counts = [np.bincount(labels[part], minlength=size).tolist() for part in federation.parts]
-        content = {"note": federation.dataset.note, "classes": federation.dataset.classes, "counts": counts}
-        write_json(self.path / "federation.json", content)
 
     def environment(self) -> dict[str, Any] | None:
         """Return versions, commit and machine on which the run began; None if it never did."""
@@ -136,7 +136,7 @@ class RunDirectory:
         return json.loads(file.read_text()) if file.exists() else None
 
     def federation(self) -> dict[str, Any]:
-        """Return the classes, for each client the number of examples of each, and a note on the data."""
+        """Return what is kept of the data: a note, classes, sizes, who holds how many of which class, digests."""
         stored: dict[str, Any] = json.loads((self.path / "federation.json").read_text())
         return stored
 
@@ -145,9 +145,9 @@ class RunDirectory:
         file = self.path / "weights.safetensors"
         return int(load_note(file)["round"]) if file.exists() else 0
 
-    def rounds(self) -> list[dict[str, Any]]:
+    def rounds(self) -> list[Record]:
         """Return the records of all rounds that count."""
-        return [json.loads(line) for line in self._lines()[: self.finished_rounds()]]
+        return [Record.from_dict(json.loads(line)) for line in self._lines()[: self.finished_rounds()]]
 
     def to_dict(self) -> dict[str, Any]:
         """Return all that is known of the run but its tensors, ready for JSON."""
@@ -155,7 +155,7 @@ class RunDirectory:
             "directory": str(self.path),
             "experiment": self.experiment().to_dict(),
             "environment": self.environment(),
-            "rounds": self.rounds(),
+            "rounds": [record.to_dict() for record in self.rounds()],
         }
 
     def commit(self, now: Round, record: Record) -> None:
@@ -200,19 +200,9 @@ class RunDirectory:
             for name, tensor in load_tensors(self._server_file(number)).items():
                 section, _, key = name.partition("/")
                 sections[section][key] = tensor
-        weights = {name: state[name] for name in start.weights}
+        weights = lay_out({name: state[name] for name in start.weights}, start.weights)
         buffers = {name: state[name] for name in start.buffers}
         return Server(weights, buffers, **sections)
-
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Keep a second process from writing to the same run."""
-        with (self.path / ".lock").open("w") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise UserError(f"{self.path} is being written by another process") from error
-            yield
 
     def _lines(self) -> list[bytes]:
         file = self.path / "rounds.jsonl"
@@ -222,24 +212,11 @@ class RunDirectory:
         return self.path / "server" / f"{number}.safetensors"
 
 
-def environment() -> dict[str, Any]:
-    """Return what else could matter for a run's last bits: versions, the source's commit, the machine."""
-    packages = ("feddecorr", "torch", "numpy", "safetensors")
-    return {
-        "versions": {"python": platform.python_version(), **{name: version(name) for name in packages}},
-        "commit": _commit(),
-        "platform": platform.platform(),
-        "processor": platform.machine(),
-        "cores": os.cpu_count(),
-    }
-
-
-def _commit() -> str | None:
-    """Return the commit of the source tree, with a plus sign if it was changed since; None outside of one."""
-    here = Path(__file__).parent
-    command = ["git", "-C", str(here), "describe", "--always", "--abbrev=40", "--dirty=+", "--exclude=*"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)  # noqa: S603 - fixed words
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout.strip()
+def differences(one: Mapping[str, Any], other: Mapping[str, Any], place: str = "") -> Iterator[str]:
+    """Yield the dotted names of settings that differ."""
+    for key in sorted({*one, *other}):
+        mine, theirs = one.get(key), other.get(key)
+        if isinstance(mine, Mapping) and isinstance(theirs, Mapping):
+            yield from differences(mine, theirs, f"{place}{key}.")
+        elif mine != theirs:
+            yield f"{place}{key}: {mine} there, {theirs} here"

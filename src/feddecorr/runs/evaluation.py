@@ -3,105 +3,75 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 import torch
 from torch.nn.functional import cross_entropy
 
-from feddecorr.collapse.answer import MEANINGS
 from feddecorr.collapse.diagnosis import Diagnosis, Subject
 from feddecorr.collapse.gathered import Batch, gather
 from feddecorr.collapse.weights import classifier_weight
-from feddecorr.engines.table import RunClients
+from feddecorr.data.dataset import Images
 from feddecorr.errors import RunError
-from feddecorr.federation import Federation
-from feddecorr.messages import Broadcast, Server, Update
+from feddecorr.federation import Federation, Task
+from feddecorr.messages import Broadcast, RoundInfo, Server, Update
 from feddecorr.representation import capture_representations, find_classifier
+from feddecorr.rounds import Round
+from feddecorr.states import load_into
 from feddecorr.threads import threads
-
-OWN = ("accuracy", "effective_rank", "significant_singular_values")
-"""Measures that have a place of their own."""
-
-
-@dataclass(frozen=True)
-class Evaluated:
-    """What was found out; `accuracy` is a fraction, `singular_values` are the covariance's, largest first.
-
-    `measures` are all others of a diagnosis that are one number; docs/diagnosis.md defines them.
-    """
-
-    accuracy: float
-    loss: float
-    effective_rank: float
-    significant_singular_values: int
-    singular_values: list[float]
-    measures: dict[str, float]
 
 
 class Evaluator:
     """Evaluates models, global or local, with one network; draws no random number."""
 
-    def __init__(self, federation: Federation) -> None:
-        self.federation = federation
-        self.model = federation.build_model().eval()
+    def __init__(self, task: Task, test: Images) -> None:
+        self.task = task
+        self.test = test
+        self.model = task.build_model().eval()
 
     @torch.no_grad()
-    def __call__(self, state: Server | Update) -> Evaluated:
-        """Go once over the test images."""
-        self.model.load_state_dict({**state.weights, **state.buffers}, strict=False)
+    def __call__(self, state: Server | Update) -> Diagnosis:
+        """Go once over the test images; return what a run records, since the rest of many rounds fills memory."""
+        load_into(self.model, {**state.weights, **state.buffers})
         losses: list[float] = []
         subject = Subject(classifier=classifier_weight(find_classifier(self.model)))
-        with threads(self.federation.experiment.training.threads):
-            found = Diagnosis.of("", gather(self._batches(losses)), subject=subject).to_dict()
-        return Evaluated(
-            accuracy=found["accuracy"],
-            loss=math.fsum(losses) / found["samples"],
-            effective_rank=found["effective_rank"],
-            significant_singular_values=found["significant_singular_values"],
-            singular_values=found["singular_values"],
-            measures={name: found[name] for name in MEANINGS if name not in OWN and found[name] is not None},
-        )
+        with threads(self.task.experiment.training.threads):
+            found = Diagnosis.of("model", gather(self._batches(losses)), subject=subject)
+        return Diagnosis.from_dict({**found.recorded(), "loss": math.fsum(losses) / found.samples})
 
     def _batches(self, losses: list[float]) -> Iterator[Batch]:
-        experiment, dataset = self.federation.experiment, self.federation.dataset
-        batches = zip(
-            dataset.test.pixels.split(experiment.evaluation.batch),
-            dataset.test.labels.split(experiment.evaluation.batch),
-            strict=True,
-        )
         with capture_representations(self.model) as seen:
-            for pixels, labels in batches:
-                y = labels.to(experiment.training.device)
-                logits = self.model(dataset.normalize(pixels.to(y.device)))
+            for x, y in self.task.batches(self.test):
+                logits = self.model(x)
                 losses.append(float(cross_entropy(logits, y, reduction="sum")))
                 if not math.isfinite(losses[-1]):
                     raise RunError(f"the loss on the test images became {losses[-1]}; lower training.lr")
                 yield Batch(seen.z, y, logits.argmax(1))
 
 
-class LocalModels:
-    """Evaluates the clients' models on their way to the server, in this process: no engine knows of it."""
+class Evaluations:
+    """What is found out in each round, where it is due; nothing, where the server has no test images."""
 
-    def __init__(self, evaluate: Evaluator) -> None:
-        self.evaluate = evaluate
-        self.found: dict[int, Evaluated] = {}
+    def __init__(self, federation: Federation) -> None:
+        self.local: dict[int, Diagnosis] = {}
+        self._experiment = federation.experiment
+        self._evaluate = None if federation.test is None else Evaluator(federation.task, federation.test)
 
-    def watch(self, run_clients: RunClients) -> RunClients:
-        """Return the same, with every update of a round evaluated as it passes."""
-        evaluation = self.evaluate.federation.experiment.evaluation
+    def watch(self, updates: Iterable[Update], broadcast: Broadcast, info: RoundInfo) -> Iterator[Update]:  # noqa: ARG002 - only the round matters
+        """Evaluate the clients' models on their way to the server, in this process: no engine knows of it."""
+        self.local = {}
+        evaluate = self._due(info.round) if self._experiment.evaluation.clients else None
+        for update in updates:
+            if evaluate:
+                self.local[update.client] = replace(evaluate(update), client=update.client)
+            yield update
 
-        def watched(broadcast: Broadcast, clients: Sequence[int]) -> Iterator[Update]:
-            self.found = {}
-            wanted = evaluation.clients and self.is_due(broadcast.round)
-            for update in run_clients(broadcast, clients):
-                if wanted:
-                    self.found[update.client] = self.evaluate(update)
-                yield update
+    def after(self, now: Round) -> Diagnosis | None:
+        """Evaluate the global model after a round."""
+        evaluate = self._due(now.number)
+        return evaluate(now.server) if evaluate else None
 
-        return watched
-
-    def is_due(self, number: int) -> bool:
-        """Tell whether models are evaluated in that round."""
-        experiment = self.evaluate.federation.experiment
-        return number % experiment.evaluation.every == 0 or number == experiment.rounds
+    def _due(self, number: int) -> Evaluator | None:
+        due = number % self._experiment.evaluation.every == 0 or number == self._experiment.rounds
+        return self._evaluate if due else None

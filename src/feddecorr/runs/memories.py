@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from feddecorr.files import load_tensors, save_tensors
-from feddecorr.messages import State
+from feddecorr.states import State
 
 SUFFIX = ".safetensors"
 

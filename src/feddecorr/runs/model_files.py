@@ -14,14 +14,10 @@ from torch import Tensor, nn
 from feddecorr.collapse.diagnosis import Diagnosis
 from feddecorr.collapse.passes import diagnose
 from feddecorr.errors import UserError
+from feddecorr.federation import Task
 from feddecorr.files import load_tensors
-from feddecorr.messages import State
-from feddecorr.models.placement import prepare
-from feddecorr.randomness import seeded
-from feddecorr.runs.images import batches
 from feddecorr.settings.experiment import Experiment
-
-SHOWN = 5
+from feddecorr.states import State, misfits
 
 
 def diagnose_stored(
@@ -30,31 +26,18 @@ def diagnose_stored(
     """Diagnose the settings' model on their data; without weights, as it is before training."""
     experiment = Experiment.parse(settings)
     dataset = experiment.data.load()
-    with seeded(experiment.seed, "model"):
-        model = experiment.model.build(dataset.shape, len(dataset.classes))
+    task = Task(experiment, dataset.shape, dataset.classes, dataset.mean, dataset.std)
+    model = task.build_model()
     if weights is not None:
         fill(model, weights)
-    model = prepare(model, experiment.training)
     name = "model" if weights is None else str(weights)
-    return diagnose(model, batches(dataset, on, experiment), layer, name=name)
+    return diagnose(model, task.batches(dataset.test if on == "test" else dataset.train), layer, name=name)
 
 
 def fill(model: nn.Module, path: Path) -> None:
     """Load weights, all of them; say which do not fit."""
     state = read_weights(path)
-    mine = model.state_dict()
-    wrong = [
-        f"{name} has the shape {tuple(state[name].shape)} where the model needs {tuple(tensor.shape)}"
-        for name, tensor in mine.items()
-        if name in state and state[name].shape != tensor.shape
-    ]
-    lists = {
-        "missing": [name for name in mine if name not in state],
-        "not in the model": [name for name in state if name not in mine],
-        "of another shape": wrong,
-    }
-    problems = [f"{what}: {_few(names)}" for what, names in lists.items() if names]
-    if problems:
+    if problems := misfits(state, model.state_dict()):
         raise UserError(f"{path} does not fit the model ({'; '.join(problems)})")
     model.load_state_dict(state)
 
@@ -76,7 +59,3 @@ def read_weights(path: Path) -> State:
     if not isinstance(found, Mapping) or not all(isinstance(tensor, Tensor) for tensor in found.values()):
         raise UserError(f"{path} holds no table of tensors by name: save model.state_dict()")
     return dict(found)
-
-
-def _few(names: list[str]) -> str:
-    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")

@@ -2,73 +2,79 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Generator
 from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
+from feddecorr.engines.allocator import keep_freed_memory
 from feddecorr.errors import UserError
-from feddecorr.federation import Federation
+from feddecorr.federation import Connection, Simulation
 from feddecorr.rounds import federate
-from feddecorr.runs.directory import Record, RunDirectory
-from feddecorr.runs.evaluation import Evaluator, LocalModels
-from feddecorr.runs.memories import Memories
+from feddecorr.runs.directory import RunDirectory, differences
+from feddecorr.runs.evaluation import Evaluations
+from feddecorr.runs.record import Record
 from feddecorr.settings.experiment import Experiment
 
-
-def run(experiment: Experiment, out: str | Path | None = None) -> Iterator[Record]:
-    """Train, and yield a record per round; with `out`, keep the run in that directory, where it can be resumed."""
-    if out is None:
-        return _go_on(experiment, lambda: None)
-    path = Path(out)
-    RunDirectory.refuse_used(path)
-    return _go_on(experiment, lambda: RunDirectory.create(path, experiment))
+Records = Generator[Record, None, None]
+"""The rounds of a run as they are done; closing it ends the run there, and what is done is kept."""
 
 
-def resume(out: str | Path, *, experiment: Experiment | None = None) -> Iterator[Record]:
+def run(experiment: Experiment, out: str | Path | None = None, *, through: Connection | None = None) -> Records:
+    """Train, and yield a record per round; with `out`, keep the run in that directory, where it can be resumed.
+
+    Clients are those of a live connection, if one is given, and else simulated on this machine.
+    """
+    if out is not None:
+        RunDirectory.refuse_used(Path(out))
+    return _go_on(experiment, None if out is None else Path(out), through)
+
+
+def resume(out: str | Path, *, experiment: Experiment | None = None, through: Connection | None = None) -> Records:
     """Go on with a run after any interruption; yields the records of the rounds that were missing.
 
-    Another experiment may be given if it differs only in `rounds` (to go further) or in `engine`.
+    Another experiment may be given if it differs only in what changes no bit: `rounds` (to go further), `engine`
+    and `evaluation.every`.
     """
-    directory = RunDirectory.open(Path(out))
-    stored = directory.experiment()
-    if experiment is not None and experiment != stored:
-        if stored.model_copy(update={"rounds": experiment.rounds, "engine": experiment.engine}) != experiment:
-            raise UserError(f"{out}: only rounds and engine can be changed when a run is resumed")
+    directory = RunDirectory.open(out)
+    if experiment is not None:
+        directory.refuse_other(experiment)
         if experiment.rounds < directory.finished_rounds():
             raise UserError(
                 f"{out}: {directory.finished_rounds()} rounds are done, more than rounds={experiment.rounds}"
             )
-        directory.change(experiment)
-    return _go_on(experiment or stored, lambda: directory)
+    return _go_on(experiment or directory.experiment(), directory.path, through)
 
 
-def _go_on(experiment: Experiment, keep: Callable[[], RunDirectory | None]) -> Iterator[Record]:
-    federation = Federation.of(experiment)  # whatever is wrong with data or split comes up before there is a run
-    directory = keep()
+def ensure(experiment: Experiment, out: str | Path, *, through: Connection | None = None) -> Records:
+    """Run the experiment in that directory, go on with it there, or find it done.
+
+    Yields the records of the rounds that were missing. A directory that holds another run is refused.
+    """
+    return _go_on(experiment, Path(out), through)
+
+
+def _go_on(experiment: Experiment, path: Path | None, through: Connection | None) -> Records:
+    if path is not None and RunDirectory(path).is_done(experiment):
+        return
+    connection = through or Simulation(experiment)  # what is wrong with the data comes up before there is a run
+    federation = connection.federation
+    if through and (different := list(differences(federation.experiment.to_dict(), experiment.to_dict()))):
+        raise UserError(f"the connection is for another experiment ({', '.join(different)}): give both the same")
     with ExitStack() as stack:
-        if directory:
-            stack.enter_context(directory.locked())
-            memories = directory.memories
-        else:
-            memories = Memories(Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="feddecorr-"))))
-        server, done = federation.start(), 0
-        if directory:
-            directory.describe(federation)
-            done, server = directory.take_up(server)
+        directory = RunDirectory(path or Path(stack.enter_context(TemporaryDirectory(prefix="feddecorr-"))))
+        stack.enter_context(directory.locked())
+        directory.begin(federation)
+        done, server = directory.take_up(federation.start())
         if done >= experiment.rounds:
             return
-        run_clients = stack.enter_context(experiment.engine.open(federation, memories))
-        evaluate = Evaluator(federation)
-        local = LocalModels(evaluate)
+        keep_freed_memory()
+        run_clients = stack.enter_context(connection.open(directory.memories))
+        evaluations = Evaluations(federation)
         started = time.perf_counter()
-        for now in federate(server, federation, local.watch(run_clients), first=done + 1):
-            found = evaluate(now.server) if local.is_due(now.number) else None
-            record = Record.of(now, found, time.perf_counter() - started, local.found)
-            if directory:
-                directory.commit(now, record)
-            else:
-                memories.settle(now.clients, now.number)
+        for now in federate(server, federation, run_clients, first=done + 1, watch=[evaluations.watch]):
+            record = Record.of(now, evaluations.after(now), time.perf_counter() - started, evaluations.local)
+            directory.commit(now, record)
             yield record
             started = time.perf_counter()

@@ -21,15 +21,16 @@ from torch import nn
 from feddecorr.collapse.diagnosis import Diagnosis
 from feddecorr.collapse.passes import diagnose, diagnose_beside
 from feddecorr.errors import UserError
-from feddecorr.federation import Federation
+from feddecorr.federation import Federation, Simulation, Task
 from feddecorr.files import load_tensors
-from feddecorr.messages import Broadcast, Server, State, Update
+from feddecorr.intake import Intake
+from feddecorr.messages import Broadcast, Server, Update
 from feddecorr.partition import PARTITIONS, Homogeneous
 from feddecorr.rounds import draw_clients
 from feddecorr.runs.directory import RunDirectory
-from feddecorr.runs.images import batches
 from feddecorr.runs.memories import Memories
 from feddecorr.runs.pipeline import run as repeat
+from feddecorr.states import State, load_into
 from feddecorr.threads import threads
 
 Say = Callable[[str], None]
@@ -53,15 +54,17 @@ def diagnose_run(directory: RunDirectory, wanted: Wanted, name: str, say: Say) -
         raise UserError(f"{directory.path} has no finished round yet: 'feddecorr resume {directory.path}' goes on")
     if not 1 <= number <= done:
         raise UserError(f"{directory.path} has rounds 1 to {done}, not {number}")
-    federation = Federation.of(directory.experiment())
-    chosen = choose_clients(federation, number, wanted.clients) if wanted.local else []
-    loader = partial(batches, federation.dataset, wanted.on, federation.experiment)
-    with state_of(directory, federation, number, say) as state, threads(federation.experiment.training.threads):
-        model = _filled(federation, state.after())
+    simulation = Simulation(directory.experiment())
+    chosen = choose_clients(simulation.federation, number, wanted.clients) if wanted.local else []
+    images = simulation.dataset.test if wanted.on == "test" else simulation.dataset.train
+    loader = partial(simulation.task.batches, images)
+    threads_of_run = threads(simulation.task.experiment.training.threads)
+    with state_of(directory, simulation, number, say) as state, threads_of_run:
+        model = _filled(simulation.task, state.after())
         first = diagnose(model, loader(), name=f"{name}, round {number}, global")
         found = [replace(first, homogeneous=is_homogeneous(directory))]
         for update in state.train(chosen):
-            local = _filled(federation, {**update.weights, **update.buffers})
+            local = _filled(simulation.task, {**update.weights, **update.buffers})
             title = f"{name}, round {number}, client {update.client}"
             say(f"client {update.client} is trained and looked at")
             theirs = diagnose_beside(local, (model, found[0]), loader(), name=title)
@@ -100,7 +103,7 @@ def choose_clients(federation: Federation, number: int, clients: Sequence[int] |
 class RoundState:
     """A round of a run, ready to be done again: the server before it, where memories are, the model after it."""
 
-    federation: Federation
+    simulation: Simulation
     number: int
     after: Callable[[], State]
     before: Callable[[], tuple[Server, Memories]]
@@ -110,13 +113,15 @@ class RoundState:
         if not clients:
             return
         server, memories = self.before()
-        broadcast = Broadcast(self.number, server.weights, server.buffers, server.shared)
-        with self.federation.experiment.engine.open(self.federation, memories) as run_clients:
-            yield from run_clients(broadcast, clients)
+        broadcast = Broadcast.of(self.number, server)
+        extra = self.simulation.task.experiment.method.expected_extra(server)
+        intake = Intake(broadcast, clients, extra=extra, missing="fail", minimum=1)
+        with self.simulation.open(memories) as run_clients:
+            yield from intake.take(run_clients(broadcast, clients))
 
 
 @contextmanager
-def state_of(directory: RunDirectory, federation: Federation, number: int, say: Say) -> Iterator[RoundState]:
+def state_of(directory: RunDirectory, simulation: Simulation, number: int, say: Say) -> Iterator[RoundState]:
     """Open a round: as it is kept, if it is the newest and no other process goes on with the run; else repeated."""
     with ExitStack() as stack:
         place = Path(stack.enter_context(TemporaryDirectory(prefix="feddecorr-")))
@@ -125,8 +130,9 @@ def state_of(directory: RunDirectory, federation: Federation, number: int, say: 
             again = RunDirectory(place / str(rounds))
             if not again.path.exists():
                 say(f"round {number} is no longer kept: {rounds} rounds are trained again")
-                evaluation = federation.experiment.evaluation.model_copy(update={"every": rounds, "clients": False})
-                shorter = federation.experiment.model_copy(update={"rounds": rounds, "evaluation": evaluation})
+                experiment = simulation.task.experiment
+                evaluation = experiment.evaluation.model_copy(update={"every": rounds, "clients": False})
+                shorter = experiment.model_copy(update={"rounds": rounds, "evaluation": evaluation})
                 for _ in repeat(shorter, again.path):
                     pass
             return again
@@ -137,15 +143,15 @@ def state_of(directory: RunDirectory, federation: Federation, number: int, say: 
 
         def before() -> tuple[Server, Memories]:
             source = directory if directory.finished_rounds() == number else repeated(number)
-            server = source.take_up_previous(federation.start())
+            server = source.take_up_previous(simulation.federation.start())
             if server is None:
                 source = repeated(number)
-                server = source.take_up_previous(federation.start())
+                server = source.take_up_previous(simulation.federation.start())
             if server is None:
                 raise UserError(f"the state before round {number} of {directory.path} cannot be made again")
             return server, _copy_memories(source, place / "memories")
 
-        yield RoundState(federation, number, after, before)
+        yield RoundState(simulation, number, after, before)
 
 
 def _copy_memories(source: RunDirectory, target: Path) -> Memories:
@@ -156,7 +162,7 @@ def _copy_memories(source: RunDirectory, target: Path) -> Memories:
     return Memories(target)
 
 
-def _filled(federation: Federation, state: State) -> nn.Module:
-    model = federation.build_model()
-    model.load_state_dict(state, strict=False)
+def _filled(task: Task, state: State) -> nn.Module:
+    model = task.build_model()
+    load_into(model, state)
     return model

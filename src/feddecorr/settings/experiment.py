@@ -5,19 +5,20 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BeforeValidator, Field, PlainSerializer, PositiveInt, ValidationError
+from pydantic import BeforeValidator, Field, PlainSerializer, PositiveInt, model_validator
 
 from feddecorr.data import DATA, Data, Digits
 from feddecorr.engines.table import ENGINES, Engine, Serial
-from feddecorr.errors import UserError
 from feddecorr.methods import METHODS, FedAvg, Method
 from feddecorr.models import MODELS, ConvNet, Model
 from feddecorr.partition import PARTITIONS, Dirichlet, Partition
 from feddecorr.regularizers import REGULARIZERS, Regularizer
-from feddecorr.settings.kinds import Family, Kind, explain
+from feddecorr.settings.kinds import Family, Kind
 from feddecorr.settings.training import Evaluation, Training
+from feddecorr.settings.words import read_list
+from feddecorr.transforms import TRANSFORMS, Transform
 
 FAMILIES: dict[str, Family[Any]] = {
     "data": DATA,
@@ -25,31 +26,39 @@ FAMILIES: dict[str, Family[Any]] = {
     "model": MODELS,
     "method": METHODS,
     "regularizers": REGULARIZERS,
+    "transforms": TRANSFORMS,
     "engine": ENGINES,
 }
 """All that can be chosen by name, by the setting that chooses it."""
 
 
-def _parse_regularizers(value: object) -> object:
-    if isinstance(value, str):
-        value = [name for name in value.split(",") if name and name != "none"]
-    if isinstance(value, list | tuple):
-        value = {name: {} for name in value}
-    if not isinstance(value, Mapping):
-        raise ValueError(f"regularizers are names or a table of options by name, not {value!r}")
-    return {name: _parse_regularizer(name, options) for name, options in value.items()}
+Several = TypeVar("Several", bound=Kind)
 
 
-def _parse_regularizer(name: str, options: object) -> Regularizer:
-    if isinstance(options, Regularizer):
-        return options
-    if not isinstance(options, Mapping):
-        raise ValueError(f"{name} takes a table of options, not {options!r}")
-    return REGULARIZERS.parse({"name": name, **options})
+def _several(family: Family[Several]) -> tuple[BeforeValidator, PlainSerializer]:
+    """Return the annotations of a field that holds kinds of a family by name."""
 
+    def parse(value: object) -> object:
+        if isinstance(value, str | list | tuple):
+            value = {str(name): {} for name in read_list(value)}
+        if not isinstance(value, Mapping):
+            raise ValueError(f"{family.noun}s are names or a table of options by name, not {value!r}")
+        return {name: parse_one(name, options) for name, options in value.items()}
 
-def _dump_regularizers(regularizers: Mapping[str, Regularizer]) -> dict[str, Any]:
-    return {name: regularizer.to_dict() for name, regularizer in regularizers.items()}
+    def parse_one(name: str, options: object) -> Several:
+        if isinstance(options, family.base):
+            return options
+        if not isinstance(options, Mapping):
+            raise ValueError(f"{name} takes a table of options, not {options!r}")
+        return family.parse({"name": name, **options})
+
+    def dump(kinds: Mapping[str, Several]) -> dict[str, Any]:
+        return {name: dump_one(name, kind) for name, kind in kinds.items()}
+
+    def dump_one(name: str, kind: Several) -> dict[str, Any]:
+        return kind.to_dict() if family.name(kind) == name else family.dump(kind)
+
+    return BeforeValidator(parse), PlainSerializer(dump)
 
 
 class Experiment(Kind):
@@ -60,34 +69,60 @@ class Experiment(Kind):
     partition: Annotated[Partition, *PARTITIONS.field()] = Field(Dirichlet(), description="who holds what")
     model: Annotated[Model, *MODELS.field()] = Field(ConvNet(), description="the network")
     method: Annotated[Method, *METHODS.field()] = Field(FedAvg(), description="the federated method")
-    regularizers: Annotated[
-        dict[str, Regularizer], BeforeValidator(_parse_regularizers), PlainSerializer(_dump_regularizers)
-    ] = Field({}, description="terms added to the local objective")
+    regularizers: Annotated[dict[str, Regularizer], *_several(REGULARIZERS)] = Field(
+        {}, description="terms added to the local objective"
+    )
     training: Training = Training()
     rounds: PositiveInt = Field(20, description="communication rounds")
     participation: float = Field(1.0, gt=0, le=1, description="share of the clients drawn for each round")
     buffers: Literal["average", "local"] = Field(
         "average", description="BatchNorm statistics: averaged and sent, or kept by each client"
     )
+    transforms: Annotated[dict[str, Transform], *_several(TRANSFORMS)] = Field(
+        {}, description="changes of the updates before the method gets them"
+    )
+    missing: Literal["fail", "continue"] = Field(
+        "fail", description="when a client's update is missing or refused: end the run, or go on without it"
+    )
+    minimum_clients: PositiveInt = Field(1, description="updates that a round needs at least, under missing=continue")
     evaluation: Evaluation = Evaluation()
     engine: Annotated[Engine, *ENGINES.field()] = Field(Serial(), description="who runs the clients")
     seed: int = Field(0, description="of the split, the first weights, the batches and the draw of clients")
-
-    @classmethod
-    def parse(cls, settings: Mapping[str, Any]) -> Experiment:
-        """Return the experiment that the settings describe, or say in plain words what is wrong with them."""
-        try:
-            return cls.model_validate(settings)
-        except ValidationError as error:
-            raise UserError(explain(error)) from error
 
     def label(self) -> str:
         """Return a short name: what is learned, by which method, with which regularizers."""
         method = "+".join([METHODS.name(self.method), *self.regularizers])
         return f"{DATA.name(self.data)}-{method}".replace(":", "-").replace("/", "-")
 
-    def digest(self) -> str:
-        """Return eight letters that differ between experiments whose results differ."""
+    @model_validator(mode="after")
+    def _fit_together(self) -> Experiment:
+        if self.method.needs_sgd and self.training.optimizer != "sgd":
+            name = METHODS.name(self.method)
+            raise ValueError(
+                f"{name} takes a client's drift for a sum of gradients: it needs training.optimizer=sgd, "
+                f"not {self.training.optimizer}"
+            )
+        return self
+
+    def pinned(self, sha256: str | None = None) -> Experiment:
+        """Return the experiment with data of one's own pinned by their digest, which is made unless it is given."""
+        return self.model_copy(update={"data": self.data.pinned(sha256)})
+
+    def identity(self) -> dict[str, Any]:
+        """Return all that decides the bits of a run.
+
+        That is everything but who runs the clients, for how many rounds, and how often models are evaluated. Data
+        and splits of one's own that are pinned by their content are the same wherever they lie.
+        """
         settings = self.to_dict()
-        del settings["engine"]
-        return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:8]
+        for name in ("engine", "rounds"):
+            del settings[name]
+        del settings["evaluation"]["every"]
+        for table in (settings["data"], settings["partition"]):
+            if table.get("sha256"):
+                del table["path"]
+        return settings
+
+    def digest(self) -> str:
+        """Return the address of the run: 32 letters that differ between experiments whose results differ."""
+        return hashlib.sha256(json.dumps(self.identity(), sort_keys=True).encode()).hexdigest()[:32]

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import json
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, ClassVar, Generic, TypeGuard, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeGuard, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
-
-def nearest(wrong: str, right: Iterable[str]) -> str:
-    """Return a sentence that names what was probably meant, or all there is."""
-    names = sorted(right)
-    close = difflib.get_close_matches(wrong, names, n=1, cutoff=0.5)
-    return f"did you mean '{close[0]}'?" if close else f"there are: {', '.join(names) or 'none'}"
+from feddecorr.errors import UserError, nearest
 
 
 class Kind(BaseModel):
@@ -39,6 +33,14 @@ class Kind(BaseModel):
                     hint = nearest(str(key), cls.model_fields)
                     raise PydanticCustomError("unknown", "unknown option '{key}': {hint}", {"key": key, "hint": hint})
         return options
+
+    @classmethod
+    def parse(cls, settings: Mapping[str, Any]) -> Self:
+        """Return the kind with these settings, or say in plain words what is wrong with them."""
+        try:
+            return cls.model_validate(settings)
+        except ValidationError as error:
+            raise UserError(explain(error)) from error
 
     def to_dict(self) -> dict[str, Any]:
         """Return the options, ready for JSON: an infinite number becomes a word, which is read back as it was."""

@@ -2,31 +2,57 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, PositiveInt
+from pydantic import Field, PositiveFloat, PositiveInt
 
+from feddecorr.schedules import SCHEDULES, Constant, Schedule
 from feddecorr.settings.kinds import Kind
 
 
 class Training(Kind):
     """How a client trains; the defaults are the paper's."""
 
-    epochs: PositiveInt = Field(10, description="passes over the client's data in a round")
+    epochs: PositiveInt | PositiveFloat = Field(
+        10, description="passes over the client's data in a round; of a fraction, so much of the last pass"
+    )
+    steps: PositiveInt | None = Field(None, description="local steps in a round, in place of epochs")
     batch: PositiveInt = Field(64, description="examples in a step")
-    lr: float = Field(0.01, gt=0, description="learning rate of SGD")
+    optimizer: Literal["sgd", "adamw"] = Field("sgd", description="who takes the local steps; new in every round")
+    lr: float = Field(0.01, gt=0, description="learning rate")
+    schedule: Annotated[Schedule, *SCHEDULES.field()] = Field(
+        Constant(), description="the learning rate over rounds: constant, cosine or step"
+    )
     momentum: float = Field(0.9, ge=0, lt=1, description="momentum of SGD")
-    weight_decay: float = Field(1e-5, ge=0, description="weight decay of SGD")
+    betas: tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]] = Field(
+        (0.9, 0.999), description="decays of AdamW's two moments"
+    )
+    weight_decay: float = Field(1e-5, ge=0, description="weight decay")
+    clip: PositiveFloat | None = Field(None, description="greatest norm of a step's gradient; longer ones are scaled")
     threads: PositiveInt = Field(1, description="threads of one client; part of the result's last bits")
     device: str = Field("cpu", description="where clients train and models are evaluated: cpu, cuda, cuda:0, …")
     precision: Literal["fp32", "bf16"] = Field("fp32", description="of forward and backward passes; weights stay fp32")
     memory_format: Literal["channels_last", "contiguous"] = Field("channels_last", description="of images")
-    compile: bool = Field(False, description="let PyTorch compile the network first, which takes about a minute")
+
+    def rate(self, number: int) -> float:
+        """Return the learning rate of a round."""
+        return self.lr * self.schedule.factor(number)
+
+    def steps_per_epoch(self, batches: int) -> list[int]:
+        """Return how many steps each local epoch has, where a whole one has that many batches."""
+        if self.steps is not None:
+            whole, rest = divmod(self.steps, batches)
+        else:
+            whole = int(self.epochs)
+            part = self.epochs - whole
+            rest = max(1, round(part * batches)) if part else 0
+        return [batches] * whole + [rest] * bool(rest)
 
 
 class Evaluation(Kind):
-    """How models are evaluated on the test images."""
+    """How models are evaluated on the test images, and what is recorded of local training."""
 
     every: PositiveInt = Field(1, description="rounds from one evaluation to the next; the last is always evaluated")
     batch: PositiveInt = Field(500, description="images in one forward pass")
     clients: bool = Field(False, description="evaluate each client's model, too, before models are averaged")
+    epochs: bool = Field(False, description="record the terms of each client's objective for every local epoch")

@@ -14,8 +14,8 @@ from typing import Any
 
 from feddecorr.errors import UserError
 
-SEVERAL = "regularizers"
-"""The one setting that is a table of kinds by name, where others are one kind with a `name`."""
+SEVERAL = ("regularizers", "transforms")
+"""The settings that are tables of kinds by name, where others are one kind with a `name`."""
 
 
 def read_words(words: Iterable[str], onto: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -51,6 +51,13 @@ def read_file(path: Path) -> dict[str, Any]:
     return settings
 
 
+def read_list(value: Any) -> list[Any]:
+    """Return a list as one may write it: `a,b` for two, `none` or nothing for an empty one, a number for itself."""
+    if isinstance(value, str):
+        return [part for part in map(str.strip, value.split(",")) if part not in ("", "none")]
+    return list(value) if isinstance(value, Iterable) else [value]
+
+
 def _value(text: str) -> Any:
     try:
         return tomllib.loads(f"value = {text}")["value"]
@@ -68,17 +75,18 @@ def _put_all(settings: dict[str, Any], place: tuple[str, ...], table: dict[str, 
 
 def _put(settings: dict[str, Any], place: tuple[str, ...], value: Any) -> None:
     top, *rest = place
-    if top == SEVERAL:
-        _put_several(settings, rest, value)
-    elif rest == ["name"] or (not rest and isinstance(settings.get(top), dict) and isinstance(value, str)):
-        _choose(settings, top, value)
-    elif not rest:
-        settings[top] = value
+    if top in SEVERAL:
+        _put_several(settings, top, rest, value)
+        return
+    *tables, last = place
+    inner = settings
+    for name in tables[:-1] if last == "name" else tables:
+        inner = _table(inner, name)
+    if last == "name" and tables:
+        _choose(inner, tables[-1], value)
+    elif isinstance(inner.get(last), dict) and isinstance(value, str):
+        _choose(inner, last, value)
     else:
-        *tables, last = rest
-        inner = _table(settings, top)
-        for name in tables:
-            inner = _table(inner, name)
         inner[last] = value
 
 
@@ -90,11 +98,10 @@ def _choose(settings: dict[str, Any], top: str, name: str) -> None:
     options["name"] = name
 
 
-def _put_several(settings: dict[str, Any], rest: list[str], value: Any) -> None:
-    chosen = settings.setdefault(SEVERAL, {})
+def _put_several(settings: dict[str, Any], top: str, rest: list[str], value: Any) -> None:
+    chosen = settings.setdefault(top, {})
     if not rest:
-        names = value.split(",") if isinstance(value, str) else list(value)
-        settings[SEVERAL] = {name: chosen.get(name, {}) for name in names if name not in ("", "none")}
+        settings[top] = {name: chosen.get(name, {}) for name in map(str, read_list(value))}
     elif len(rest) == 1:
         chosen[rest[0]] = value
     else:

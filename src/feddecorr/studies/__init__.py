@@ -1,1 +1,1 @@
-"""Many runs and what to make of them: studies, the runner that does their runs once, and what is kept of them."""
+"""Studies: declared lists of runs, what to make of them, and the claims that they answer."""

@@ -6,11 +6,13 @@ import math
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
+from feddecorr.data import Data
 from feddecorr.engines.serial import Serial
+from feddecorr.runs.directory import RunDirectory
 from feddecorr.settings.experiment import Experiment
-from feddecorr.studies import adapter
 from feddecorr.studies.study import Arm, Labels
 
 
@@ -27,13 +29,23 @@ class Job:
 
     def look(self) -> bool:
         """See how far the run is on disk, whoever did it, and tell whether that is all the way."""
-        self.finished = adapter.finished_rounds(self.path)
+        self.finished = RunDirectory(self.path).finished_rounds()
         return self.left == 0
 
     @property
     def left(self) -> int:
         """The rounds that are missing."""
         return max(0, self.experiment.rounds - self.finished)
+
+
+@cache
+def _pinned(data: Data) -> Data:
+    return data.pinned()
+
+
+def address(experiment: Experiment) -> str:
+    """Return the name of the run's directory: its digest, with data of one's own known by their content."""
+    return experiment.model_copy(update={"data": _pinned(experiment.data)}).digest()
 
 
 def plan(arms: Iterable[Arm], store: Path) -> list[Job]:
@@ -43,7 +55,7 @@ def plan(arms: Iterable[Arm], store: Path) -> list[Job]:
     """
     jobs: dict[str, Job] = {}
     for arm in arms:
-        digest = adapter.address(arm.experiment)
+        digest = address(arm.experiment)
         known = jobs.get(digest)
         experiment = arm.experiment.model_copy(update={"engine": Serial()})
         if known:

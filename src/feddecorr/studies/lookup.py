@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from feddecorr.errors import UserError
-from feddecorr.settings.kinds import import_named, nearest
+from feddecorr.errors import UserError, nearest
+from feddecorr.settings.kinds import import_named
 from feddecorr.studies.catalogue import STUDIES
 from feddecorr.studies.study import Study
 

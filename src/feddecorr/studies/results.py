@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from feddecorr.runs.directory import RunDirectory
-from feddecorr.studies.adapter import address, finished_rounds
+from feddecorr.studies.jobs import address
 from feddecorr.studies.study import Arm, Result
 from feddecorr.studies.summary import Summary
 
@@ -17,7 +17,7 @@ def results_of_runs(arms: Sequence[Arm], store: Path) -> list[Result]:
 
 
 def _of_run(arm: Arm, path: Path) -> Result:
-    if finished_rounds(path) < arm.experiment.rounds:
+    if RunDirectory(path).finished_rounds() < arm.experiment.rounds:
         return Result(arm.labels, None)
     return Result(arm.labels, Summary.of(RunDirectory.open(path), arm.experiment), path)
 

@@ -14,7 +14,7 @@ from multiprocessing.connection import wait
 from pathlib import Path
 
 from feddecorr.engines.pool import Pool
-from feddecorr.studies.adapter import is_held
+from feddecorr.runs.directory import RunDirectory
 from feddecorr.studies.available_memory import MemoryWatch
 from feddecorr.studies.jobs import Job, available_cores, plan
 from feddecorr.studies.measuring import Measuring
@@ -89,7 +89,7 @@ class Runner:
                 return
             if job.look():  # another process did it
                 self._waiting.pop(0)
-            elif is_held(job.path):
+            elif RunDirectory(job.path).is_held():
                 self._held.append(self._waiting.pop(0))
             elif self._memory.is_short(
                 (worker.memory for worker in self._busy), kept=self._idle[-1].memory if self._idle else 0
@@ -189,7 +189,7 @@ class Runner:
         """See what others have done, and tell how far everything is."""
         for job in list(self._held):
             done = job.look()
-            if done or not is_held(job.path):
+            if done or not RunDirectory(job.path).is_held():
                 self._held.remove(job)
                 self._waiting += [] if done else [job]
         self._looked = time.monotonic()

@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from feddecorr.errors import UserError
-from feddecorr.settings.kinds import nearest
+from feddecorr.errors import UserError, nearest
 from feddecorr.studies.study import Label, Labels
 
 Grids = Mapping[str, Mapping[str, Sequence[Label]]]
-"""By study: the values that an axis has at a scale in place of the study's own; under `*`, of every study."""
+"""By study: the values that an axis has at a scale in place of its own. Under `*`, those of all that are named."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +42,10 @@ class Scale:
     grids: Grids = field(default_factory=dict)
 
     def values(self, study: str, axis: str, own: Sequence[Label]) -> Sequence[Label]:
-        """Return the values that an axis of a study has at this scale."""
-        return self.grids.get(study, {}).get(axis, self.grids.get("*", {}).get(axis, own))
+        """Return the values that an axis of a study has at this scale; a study that is not named keeps its own."""
+        if study not in self.grids:
+            return own
+        return self.grids[study].get(axis, self.grids["*"].get(axis, own))
 
 
 METHODS = {
@@ -127,6 +128,14 @@ SMALL = Scale(
     clients={100: "clients=100 participation=0.2 rounds=80"},
     grids={
         "*": {"data": ("cifar10",), "model": ("convnet",)},
+        "sphere": {"model": ("small resnet20",)},
+        "collapse": {},
+        "collapse-local": {},
+        "collapse-methods": {},
+        "collapse-models": {"model": ("narrow", "wide")},
+        "collapse-data": {"data": ("cifar10", "cifar100"), "alpha": (0.05, "inf")},
+        "mitigation": {},
+        "cifar10": {},
         "cifar100": {"data": ("cifar100",), "method": ("fedavg",), "alpha": (0.05,)},
         "tinyimagenet": {"data": ("tinyimagenet",), "method": ("fedavg",), "alpha": (0.05,)},
         "rounds": {"alpha": (0.05, 0.1)},
@@ -135,9 +144,13 @@ SMALL = Scale(
         "epochs": {"epochs": (1, 5, 10), "alpha": (0.1,)},
         "decorrelation": {"alpha": (0.1,)},
         "architectures": {"model": ("narrow", "middle", "wide"), "alpha": (0.1,)},
-        "collapse-models": {"model": ("narrow", "wide")},
-        "collapse-data": {"data": ("cifar10", "cifar100"), "alpha": (0.05, "inf")},
-        "sphere": {"model": ("small resnet20",)},
+        "baselines": {},
+        "classes": {},
+        "computation": {},
+        "stability": {},
+        "loss-scale": {"beta": (0, 0.01, 0.1, 1)},
+        "norms": {},
+        "averaging": {},
     },
 )
 
@@ -156,20 +169,28 @@ SMOKE = Scale(
     grids={
         "*": {"data": ("synthetic",), "model": ("convnet",), "alpha": (0.05, 0.5, "inf")},
         "sphere": {"alpha": ("inf", 0.05)},
+        "collapse": {},
+        "collapse-local": {},
+        "collapse-methods": {},
+        "collapse-models": {"model": ("narrow", "wide"), "alpha": (0.05, "inf")},
+        "collapse-data": {"data": ("synthetic", "digits"), "alpha": (0.05, "inf")},
+        "mitigation": {"alpha": (0.05,)},
+        "cifar10": {},
+        "cifar100": {},
+        "tinyimagenet": {},
+        "rounds": {},
         "clients": {"clients": (4, 6, 8), "alpha": (0.05,)},
         "beta": {"beta": (0, 0.05, 0.1), "alpha": (0.05,)},
         "epochs": {"epochs": (1, 2), "alpha": (0.05,)},
         "decorrelation": {"alpha": (0.05,)},
         "architectures": {"model": ("narrow", "convnet", "wide"), "alpha": (0.05,)},
         "baselines": {"alpha": (0.05, 0.5)},
-        "collapse-models": {"model": ("narrow", "wide"), "alpha": (0.05, "inf")},
-        "collapse-data": {"data": ("synthetic", "digits"), "alpha": (0.05, "inf")},
-        "mitigation": {"alpha": (0.05,)},
+        "classes": {},
+        "computation": {"alpha": (0.5,)},
         "stability": {"alpha": (0.5,)},
-        "loss-scale": {"beta": (0.01, 0.1), "alpha": (0.05,)},
+        "loss-scale": {"beta": (0, 0.1), "alpha": (0.05,)},
         "norms": {"alpha": (0.05,)},
         "averaging": {"alpha": (0.05, 0.5)},
-        "computation": {"alpha": (0.5,)},
     },
 )
 

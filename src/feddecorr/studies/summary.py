@@ -14,7 +14,6 @@ from feddecorr.errors import UserError
 from feddecorr.files import write_bytes
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.settings.experiment import Experiment
-from feddecorr.studies import adapter
 from feddecorr.studies.command import command
 
 Line = dict[str, Any]
@@ -56,7 +55,7 @@ class Summary:
         A run is shared by experiments that differ in the number of rounds or in how often they evaluate.
         """
         experiment = directory.experiment()
-        lines = list(_as_asked(adapter.rounds(directory), asked or experiment))
+        lines = list(_as_asked((record.to_dict() for record in directory.rounds()), asked or experiment))
         evaluated = [line["model"] for line in lines if line["model"]]
         return cls(
             digest=experiment.digest(),

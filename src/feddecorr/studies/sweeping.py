@@ -9,11 +9,10 @@ from typing import Any
 
 from pydantic import Field, PositiveInt, ValidationError
 
-from feddecorr.errors import UserError
+from feddecorr.errors import UserError, nearest
 from feddecorr.settings.experiment import FAMILIES, Experiment
-from feddecorr.settings.kinds import Kind, explain, nearest
-from feddecorr.settings.words import read_words
-from feddecorr.studies.adapter import SEVERAL
+from feddecorr.settings.kinds import Kind, explain
+from feddecorr.settings.words import SEVERAL, read_words
 from feddecorr.studies.command import text, words
 from feddecorr.studies.conditions import Condition
 from feddecorr.studies.contexts import flatten

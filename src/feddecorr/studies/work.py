@@ -14,8 +14,9 @@ from threading import Thread
 
 from feddecorr.engines.allocator import keep_freed_memory
 from feddecorr.errors import RunError, UserError
+from feddecorr.runs.directory import RunDirectory
+from feddecorr.runs.pipeline import ensure
 from feddecorr.settings.experiment import Experiment
-from feddecorr.studies import adapter
 from feddecorr.studies.available_memory import peak_memory
 
 ATTEMPTS = 3
@@ -86,14 +87,14 @@ def carry_out(order: Order, connection: Connection) -> Ended | Failed:
     refusal = ""
     for _ in range(ATTEMPTS):
         try:
-            with closing(adapter.ensure(order.experiment, order.path)) as records:
+            with closing(ensure(order.experiment, order.path)) as records:
                 for record in records:
                     connection.send(Passed(record.round, record.seconds, peak_memory()))
                     if connection.poll():
                         return Ended()
             return Ended()
         except UserError as error:
-            if adapter.is_held(order.path):
+            if RunDirectory(order.path).is_held():
                 return Ended(held=True)
             refusal = str(error)
             time.sleep(0.1)

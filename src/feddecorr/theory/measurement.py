@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -52,13 +52,13 @@ class Measured:
     losses: Array
 
 
-def measure(trajectory: Sequence[Weights], times: Array, x: Array, y: Array) -> Measured:
+def measure(trajectory: Iterable[Weights], times: Array, x: Array, y: Array) -> Measured:
     """Measure a flow. The theorem is given M as it is at the start."""
-    layers = len(trajectory[0]) - 1
     rows: list[list[Array]] = []
     before: Triplets | None = None
     start: Array | None = None
     for weights in trajectory:
+        layers = len(weights) - 1
         gradient = product_gradient(weights, x, y)
         velocity = velocity_by_layers(weights[:-1], gradient)
         now = decompose(product(weights[:-1]), velocity)

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, PositiveInt, model_validator
 
 from feddecorr.settings.kinds import Kind
+from feddecorr.settings.words import read_list
 
 
 class Network(Kind):
@@ -85,12 +86,8 @@ class Decorrelate(Flow):
         description="weight of the term; in the paper's scale, 6.4 is what 0.1 of the authors' code is at batch 64",
     )
     normalization: Literal["paper", "released"] = Field(
-        "paper", description="scale of the term: the paper's formula, or the authors' code"
+        "paper", description="scale of the term: paper, as in its formula; released, as in the authors' code"
     )
-
-
-def _numbers(value: object) -> object:
-    return value.split(",") if isinstance(value, str) else value
 
 
 class Alignment(Kind):
@@ -99,7 +96,7 @@ class Alignment(Kind):
     data: str = Field("mnist", description="data set: mnist, digits or any that 'feddecorr list data' names")
     layers: PositiveInt = Field(2, description="layers below the classifier: the paper's L")
     dim: int = Field(64, ge=2, description="width of each of these layers: the paper's d")
-    epochs: Annotated[tuple[PositiveInt, ...], BeforeValidator(_numbers)] = Field(
+    epochs: Annotated[tuple[PositiveInt, ...], BeforeValidator(read_list)] = Field(
         (3, 5, 7, 9), min_length=1, description="epochs after which to look, separated by commas"
     )
     epoch_samples: PositiveInt = Field(

@@ -5,10 +5,10 @@ from __future__ import annotations
 from feddecorr.errors import UserError
 
 try:
-    from scipy.integrate import solve_ivp
+    from scipy.integrate import DOP853
     from scipy.linalg import polar
     from scipy.optimize import linear_sum_assignment
 except ImportError as error:
     raise UserError("the theory needs scipy: pip install 'feddecorr[theory]'") from error
 
-__all__ = ["linear_sum_assignment", "polar", "solve_ivp"]
+__all__ = ["DOP853", "linear_sum_assignment", "polar"]

@@ -1,6 +1,3 @@
-from pathlib import Path
-
-import numpy as np
 import pytest
 
 from feddecorr.theory.settings import Flow
@@ -44,16 +41,3 @@ def test_without_noise_the_printed_G_is_right() -> None:
     for name in ("balanced", "imbalanced"):
         assert without[name]["errors"]["theorem_as_printed"] < 1e-6
         assert with_noise[name]["errors"]["theorem_as_printed"] > 0.1
-
-
-def test_a_study_leaves_a_page_pictures_and_figures(tmp_path: Path) -> None:
-    """All files are there, and the page loads nothing from elsewhere."""
-    study = study_flow(Flow(**SMALL))
-    files = study.write(tmp_path / "out")
-    names = {file.name for file in files}
-    assert {"index.html", "result.json", "arrays.npz", "singular-values.svg", "error.svg"} <= names
-    page = files[0].read_text()
-    assert 'src="http' not in page
-    assert "Singular values of the product" in page
-    with np.load(tmp_path / "out" / "arrays.npz") as arrays:
-        assert arrays["balanced_values"].shape == (5, 6)

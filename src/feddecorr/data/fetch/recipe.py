@@ -17,6 +17,8 @@ from feddecorr.errors import UserError
 class Recipe:
     """All about one public data set.
 
+    `mean` and `std` are those of each channel over the whole training set, in pixel units, as published or as
+    counted over it: whoever trains on it standardizes by them, whichever part of it he holds.
     `parse` takes the contents of the wanted files by their paths, in any official layout. `check` yields what
     is not as it should be in a set with the right numbers of images. With `parts`, a copy of fewer images is
     taken without being asked for.
@@ -25,6 +27,8 @@ class Recipe:
     name: str
     train: int
     test: int
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
     sources: tuple[Source, ...]
     wanted: Wanted
     parse: Callable[[Mapping[str, bytes]], Dataset]

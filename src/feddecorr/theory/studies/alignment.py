@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from feddecorr.data import Images
 from feddecorr.randomness import frozen_stream
 from feddecorr.report.picture import Panel, Picture
-from feddecorr.report.study_page import Study
+from feddecorr.report.study import Study
 from feddecorr.settings.experiment import Experiment
+from feddecorr.theory.listening import Listener, nobody
 from feddecorr.theory.measurement import imbalance_of_layers
 from feddecorr.theory.network import Array, Weights, gradients, loss, one_hot, product
 from feddecorr.theory.overlap import alignment, alignment_score
@@ -20,16 +21,14 @@ from feddecorr.theory.settings import Alignment
 from feddecorr.theory.start import random_weights
 
 
-def study_alignment(settings: Alignment, tell: Callable[[str], None] | None = None) -> Study:
-    """Train and compare the singular vectors after each of the chosen epochs; `tell` hears of every epoch."""
+def study_alignment(settings: Alignment, listener: Listener = nobody) -> Study:
+    """Train and compare the singular vectors after each of the chosen epochs."""
     dataset = Experiment.parse({"data": settings.data}).data.load()
     scale = float(dataset.train.pixels.max())
     x, targets = _rows(dataset.train, scale), one_hot(dataset.train.labels.numpy(), len(dataset.classes))
     test, truth = _rows(dataset.test, scale).T.astype(np.float64), one_hot(dataset.test.labels.numpy(), len(targets))
     found: list[dict[str, Any]] = []
-    for epoch, weights in enumerate(train(settings, x, targets), start=1):
-        if tell:
-            tell(f"epoch {epoch} of {max(settings.epochs)}")
+    for epoch, weights in enumerate(train(settings, x, targets, listener), start=1):
         if epoch in settings.epochs:
             matrix = alignment(product(weights[:-1]), weights[-1])
             found.append(
@@ -81,16 +80,19 @@ def study_alignment(settings: Alignment, tell: Callable[[str], None] | None = No
     )
 
 
-def train(settings: Alignment, rows: NDArray[np.float32], targets: Array) -> Iterator[Weights]:
+def train(
+    settings: Alignment, rows: NDArray[np.float32], targets: Array, listener: Listener = nobody
+) -> Iterator[Weights]:
     """Yield the weights after every epoch of SGD on the mean cross-entropy; samples are rows, targets columns.
 
-    An epoch is as many passes as come nearest to `epoch_samples`.
+    An epoch is as many passes as come nearest to `epoch_samples`. The listener hears of every step.
     """
     stream = frozen_stream(settings.seed, "theory/alignment")
     weights = random_weights([rows.shape[1], *[settings.dim] * settings.layers, len(targets)], stream)
     speeds = tuple(np.zeros_like(matrix) for matrix in weights)
     passes = max(1, round(settings.epoch_samples / len(rows)))
-    for _ in range(max(settings.epochs)):
+    epochs = max(settings.epochs)
+    for epoch in range(epochs):
         order = np.concatenate([stream.permutation(len(rows)) for _ in range(passes)])
         for start in range(0, len(order), settings.batch):
             chosen = order[start : start + settings.batch]
@@ -100,6 +102,7 @@ def train(settings: Alignment, rows: NDArray[np.float32], targets: Array) -> Ite
                 for speed, slope, matrix in zip(speeds, slopes, weights, strict=True)
             )
             weights = tuple(matrix - settings.lr * speed for matrix, speed in zip(weights, speeds, strict=True))
+            listener((epoch + (start + len(chosen)) / len(order)) / epochs)
         yield weights
 
 

@@ -8,10 +8,11 @@ import numpy as np
 import torch
 
 from feddecorr.report.picture import Line, Panel, Picture, fan
-from feddecorr.report.study_page import Study
+from feddecorr.report.study import Study
 from feddecorr.spectrum import effective_rank
 from feddecorr.theory.flow_term import decorrelation_term
-from feddecorr.theory.integration import flow
+from feddecorr.theory.integration import integrate
+from feddecorr.theory.listening import Listener, nobody, part
 from feddecorr.theory.matching import decompose, follow, spectrum
 from feddecorr.theory.measurement import relative_error
 from feddecorr.theory.network import Array, Term, Weights, loss, product, product_gradient, representation_covariance
@@ -21,10 +22,13 @@ from feddecorr.theory.settings import Decorrelate
 from feddecorr.theory.studies.flow import AT_REST, TIME
 from feddecorr.theory.studies.sweep import REFERENCE_PER_CLASS
 
+PLAIN = 0.05
+"""The share of the work that the flow without the term is, roughly: with it, the flow is stiff and a step is dear."""
+
 COLOURS = {"without": "#c0392b", "with": "#1f77b4"}
 
 
-def study_decorrelate(settings: Decorrelate) -> Study:
+def study_decorrelate(settings: Decorrelate, listener: Listener = nobody) -> Study:
     """Integrate the flow for imbalanced classes without and with the term."""
     sizes = class_sizes(settings.samples, settings.classes, settings.frequent_classes, settings.imbalance)
     x, y = draw_data(settings, sizes, "training")
@@ -32,11 +36,12 @@ def study_decorrelate(settings: Decorrelate) -> Study:
     start = draw_start(settings, x, y)
     times = np.linspace(0, settings.time / settings.samples, settings.points)
     terms: dict[str, Term | None] = {"without": None, "with": decorrelation_term(settings.beta, settings.normalization)}
+    parts = {"without": part(listener, 0, PLAIN), "with": part(listener, PLAIN, 1)}
     values: dict[str, Array] = {}
     spectra: dict[str, Array] = {}
     flows: dict[str, dict[str, Any]] = {}
     for name, term in terms.items():
-        trajectory = flow(start, x, y, times, term)
+        trajectory = list(integrate(start, x, y, times, term, parts[name]))
         values[name], error = _follow(trajectory, x, y, term)
         spectra[name] = spectrum(representation_covariance(trajectory[-1], reference))
         flows[name] = {

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from feddecorr.report.picture import Line, Panel, Picture, fan, shades
-from feddecorr.report.study_page import Study
-from feddecorr.theory.integration import flow
+from feddecorr.report.study import Study
+from feddecorr.theory.integration import integrate
+from feddecorr.theory.listening import Listener, nobody, part
 from feddecorr.theory.measurement import Measured, measure, relative_error, total_error
 from feddecorr.theory.network import Array
 from feddecorr.theory.problem import class_sizes, draw_data, draw_start
@@ -36,14 +37,15 @@ ERROR_LINES = {
 }
 
 
-def study_flow(settings: Flow) -> Study:
+def study_flow(settings: Flow, listener: Listener = nobody) -> Study:
     """Integrate and measure the flow for balanced and for imbalanced classes."""
     shares = {"balanced": 1.0, "imbalanced": settings.imbalance}
     sizes = {
         name: class_sizes(settings.samples, settings.classes, settings.frequent_classes, share)
         for name, share in shares.items()
     }
-    found = {name: run_flow(settings, size) for name, size in sizes.items()}
+    parts = {"balanced": part(listener, 0, 0.5), "imbalanced": part(listener, 0.5, 1)}
+    found = {name: run_flow(settings, size, parts[name]) for name, size in sizes.items()}
     flows = {
         name: summarize(measured, settings) | {"class_sizes": sizes[name].tolist()} for name, measured in found.items()
     }
@@ -84,11 +86,11 @@ def study_flow(settings: Flow) -> Study:
     )
 
 
-def run_flow(settings: Network, sizes: NDArray[np.int64]) -> Measured:
+def run_flow(settings: Network, sizes: NDArray[np.int64], listener: Listener = nobody) -> Measured:
     """Draw data and start, integrate, and measure."""
     x, y = draw_data(settings, sizes, "training")
     times = np.linspace(0, settings.time / settings.samples, settings.points)
-    return measure(flow(draw_start(settings, x, y), x, y, times), times, x, y)
+    return measure(integrate(draw_start(settings, x, y), x, y, times, listener=listener), times, x, y)
 
 
 def summarize(measured: Measured, settings: Network) -> dict[str, Any]:

@@ -8,9 +8,10 @@ import numpy as np
 import torch
 
 from feddecorr.report.picture import Line, Panel, Picture
-from feddecorr.report.study_page import Study
+from feddecorr.report.study import Study
 from feddecorr.spectrum import effective_rank
-from feddecorr.theory.integration import flow
+from feddecorr.theory.integration import integrate
+from feddecorr.theory.listening import Listener, nobody, part
 from feddecorr.theory.matching import spectrum
 from feddecorr.theory.network import Array, class_gradient_matrix, loss, product, representation_covariance
 from feddecorr.theory.problem import class_sizes, draw_data, draw_start
@@ -27,10 +28,14 @@ RANKS = {
 }
 
 
-def study_sweep(settings: Sweep) -> Study:
+def study_sweep(settings: Sweep, listener: Listener = nobody) -> Study:
     """Train on ever fewer frequent classes and measure the ranks."""
     reference, _ = draw_data(settings, np.full(settings.classes, REFERENCE_PER_CLASS), "reference")
-    steps = [_train(settings, frequent, reference) for frequent in range(settings.classes, 0, -1)]
+    count = settings.classes
+    steps = [
+        _train(settings, count - done, reference, part(listener, done / count, (done + 1) / count))
+        for done in range(count)
+    ]
     rows = [
         [
             str(step["frequent"]),
@@ -62,11 +67,11 @@ def study_sweep(settings: Sweep) -> Study:
     )
 
 
-def _train(settings: Sweep, frequent: int, reference: Array) -> dict[str, Any]:
+def _train(settings: Sweep, frequent: int, reference: Array, listener: Listener) -> dict[str, Any]:
     sizes = class_sizes(settings.samples, settings.classes, frequent, settings.imbalance)
     x, y = draw_data(settings, sizes, "training")
     start = draw_start(settings, x, y)
-    end = flow(start, x, y, [0.0, settings.time / settings.samples])[-1]
+    *_, end = integrate(start, x, y, [0.0, settings.time / settings.samples], listener=listener)
     before, after = spectrum(product(start[:-1])), spectrum(product(end[:-1]))
     spectra = {
         "gradient": spectrum(class_gradient_matrix(start, x, y)),

@@ -1,9 +1,9 @@
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.func import grad, vmap
 
-from feddecorr.objective import Pass, Term
-from feddecorr.parameter_terms import linear, proximal
+from feddecorr.objective import Pass, Term, linear, proximal
 
 STREAM = torch.Generator().manual_seed(1)
 WEIGHTS = {name: torch.randn(3, 2, dtype=torch.float64, generator=STREAM) for name in ("a", "b")}
@@ -41,3 +41,20 @@ def test_a_term_can_be_asked_again_and_again() -> None:
         assert torch.equal(first[0], second[0])
         assert all(torch.equal(*pair) for pair in zip(first[1], second[1], strict=True))
     assert all(torch.equal(*pair) for pair in zip(before, OTHERS, strict=True))
+
+
+@pytest.mark.parametrize("term", [proximal(0.7, OTHERS), linear(OTHERS)])
+def test_several_clients_at_once_are_the_clients_one_by_one(term: Term) -> None:
+    """Under torch.func, with the clients' parameters stacked."""
+    stacked = {name: torch.randn(5, 3, 2, dtype=torch.float64, generator=STREAM) for name in WEIGHTS}
+
+    def objective(parameters: dict[str, Tensor]) -> Tensor:
+        nothing = torch.zeros(1)
+        return 3 * term(Pass(nothing, nothing, nothing, nothing, parameters))
+
+    together = vmap(grad(objective))(stacked)
+    for client in range(5):
+        alone = grad(objective)({name: tensor[client] for name, tensor in stacked.items()})
+        for name, slope in alone.items():
+            assert torch.allclose(together[name][client], slope)
+            assert slope.abs().max() > 0

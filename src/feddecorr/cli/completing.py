@@ -1,0 +1,59 @@
+"""What commands that train have in common: settings become an experiment, a run goes to its end and is told of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from feddecorr.cli.console import number, print_json, print_text, say
+from feddecorr.errors import RunError
+
+if TYPE_CHECKING:
+    from feddecorr.runs.record import Record
+    from feddecorr.settings.experiment import Experiment
+
+
+def prepare(settings: dict[str, Any]) -> Experiment:
+    """Return the experiment; workers begin their imports while this process does its own."""
+    engine = settings.get("engine")
+    if engine == "pool" or (isinstance(engine, dict) and engine.get("name") == "pool"):
+        from feddecorr.engines.processes import warm_up  # noqa: PLC0415 - only where it is needed
+
+        warm_up()
+    from feddecorr.settings.experiment import Experiment  # noqa: PLC0415 - PyTorch is loaded when it is needed
+
+    return Experiment.parse(settings)
+
+
+def complete(records: Iterator[Record], directory: Path, *, title: str, done: int, rounds: int) -> None:
+    """Let a run go on to its end, with progress; if it breaks off, say how to go on."""
+    from feddecorr.cli.progress import follow  # noqa: PLC0415 - rich is loaded when it is needed
+    from feddecorr.runs.directory import RunDirectory  # noqa: PLC0415 - PyTorch is loaded when it is needed
+
+    try:
+        follow(records, title=title, done=done, rounds=rounds)
+    except (RunError, KeyboardInterrupt):
+        if kept := RunDirectory(directory).finished_rounds():
+            say(f"The finished rounds, {kept}, are kept: 'feddecorr resume {directory}' goes on.")
+        raise
+
+
+def tell(directory: Path, *, json: bool) -> None:
+    """Print what came out: the whole run as JSON, or the last round in a few words."""
+    from feddecorr.runs.directory import RunDirectory  # noqa: PLC0415 - PyTorch is loaded when it is needed
+
+    run = RunDirectory.open(directory)
+    if note := run.federation()["note"]:
+        say(f"mind the data: {note}")
+    if json:
+        print_json(run.to_dict())
+        return
+    last = run.rounds()[-1]
+    found = {
+        "accuracy": number(last.accuracy),
+        "effective rank": number(last.effective_rank, 1),
+        "significant singular values": number(last.significant_singular_values),
+    }
+    told = found if last.model else {term: number(value) for term, value in last.terms.items()}
+    print_text(", ".join([f"{directory}: round {last.round}", *(f"{name} {value}" for name, value in told.items())]))

@@ -1,0 +1,38 @@
+"""The command that goes on with a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from feddecorr.cli.completing import complete, tell
+from feddecorr.cli.console import JsonOption, say
+from feddecorr.settings.words import read_words
+
+
+def resume(
+    directory: Annotated[Path, typer.Argument(help="Directory of the run.")],
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[rounds=N] [engine=NAME]", help="Go further, or with another engine."),
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Go on with a run after any interruption; the result is that of a run that never stopped.
+
+    Example:  feddecorr resume runs/a
+    """
+    from feddecorr.runs.directory import RunDirectory  # noqa: PLC0415
+    from feddecorr.runs.pipeline import resume as pipeline_resume  # noqa: PLC0415
+    from feddecorr.settings.experiment import Experiment  # noqa: PLC0415 - PyTorch is loaded when it is needed
+
+    run = RunDirectory.open(directory)
+    experiment = Experiment.parse(read_words(words or [], onto=run.experiment().to_dict()))
+    done = run.finished_rounds()
+    if done == experiment.rounds:
+        say(f"{directory} has all of its {done} rounds already")
+    records = pipeline_resume(directory, experiment=experiment)
+    complete(records, directory, title=directory.name, done=done, rounds=experiment.rounds)
+    tell(directory, json=json)

@@ -1,0 +1,46 @@
+"""The page of a split: who holds which labels, and how much clients differ."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from feddecorr.partition.heterogeneity import MEANINGS, Heterogeneity
+from feddecorr.partition.split import Indices
+from feddecorr.report import figures
+from feddecorr.report.page import Section, write_page
+
+CLIENT_HEADINGS = ("client", "examples", "classes", "effective classes", "distance")
+
+
+def write_split_page(path: Path, found: Heterogeneity, counts: Indices, classes: Sequence[str]) -> None:
+    """Draw the numbers of examples by client and class, and list what was found of them."""
+    drawn = figures.labels(counts.tolist(), classes)
+    sections = [
+        Section("Who holds which labels", "Training examples per client and class.", drawn),
+        Section(
+            "Heterogeneity",
+            "Means over the clients, each of which counts the same.",
+            headings=["measure", "value", "what it is"],
+            rows=summary_rows(found),
+        ),
+        Section("Clients", "The same measures for each client.", headings=CLIENT_HEADINGS, rows=client_rows(found)),
+    ]
+    write_page(path, "Split of the training data", "Who holds which labels, and how much clients differ.", sections)
+
+
+def client_rows(found: Heterogeneity) -> list[list[str]]:
+    """Return the table of the clients, one row each."""
+    columns = zip(found.sizes, found.classes, found.effective_classes, found.distance, strict=True)
+    return [
+        [str(client), str(size), str(classes), f"{effective:.2f}", f"{distance:.2f}"]
+        for client, (size, classes, effective, distance) in enumerate(columns)
+    ]
+
+
+def summary_rows(found: Heterogeneity) -> list[list[str]]:
+    """Return the table of the measures over all clients, with what they are."""
+    return [
+        [name.replace("_", " "), f"{value:.3f}" if isinstance(value, float) else str(value), MEANINGS[name]]
+        for name, value in found.summary().items()
+    ]

@@ -1,0 +1,120 @@
+"""Tensors by name: arithmetic, means, and putting them into a module."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from feddecorr.errors import UserError
+
+State = dict[str, Tensor]
+"""Tensors by name."""
+
+SHOWN = 5
+
+
+class Mean:
+    """A running weighted mean of states.
+
+    Each state is mixed in by its share of the weight so far. So the mean of one is that one, and the mean of
+    equals is their value, to the last bit; nothing is held but the mean.
+    """
+
+    def __init__(self) -> None:
+        self.value: State = {}
+        self.weight = 0.0
+
+    def add(self, state: State, weight: float) -> None:
+        """Mix in one state; of integer tensors (BatchNorm's counters) the largest is kept."""
+        self.weight += weight
+        if not self.value:
+            self.value = {name: tensor.clone() for name, tensor in state.items()}
+            return
+        for name, theirs in state.items():
+            mine = self.value[name]
+            if mine.is_floating_point():
+                mine.lerp_(theirs, weight / self.weight)
+            else:
+                torch.maximum(mine, theirs, out=mine)
+
+
+def extrapolate(start: State, mean: State, factor: float) -> State:
+    """Return start + factor·(mean − start), written so that a factor of 1 gives the mean to the last bit."""
+    return {name: torch.add(mean[name], mean[name] - start[name], alpha=factor - 1) for name in start}
+
+
+def square_distance(one: State, other: State) -> float:
+    """Return ‖one − other‖² over all tensors of the other."""
+    return sum(float((one[name] - other[name]).square().sum()) for name in other)
+
+
+def norm(tensors: Iterable[Tensor]) -> Tensor:
+    """Return the norm of all numbers together."""
+    together: Tensor = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(tensor) for tensor in tensors]))
+    return together
+
+
+@torch.no_grad()
+def copy_into(targets: Iterable[Tensor], sources: Iterable[Tensor]) -> None:
+    """Give each target the values of its source; types and devices may differ."""
+    for target, source in zip(targets, sources, strict=True):
+        target.copy_(source)
+
+
+def lay_out(state: State, like: Mapping[str, Tensor]) -> State:
+    """Return the state with each tensor in the memory format of its namesake.
+
+    Sums over a tensor depend on that in their last bits; files and messages do not keep it.
+    """
+    return {
+        name: tensor if tensor.stride() == like[name].stride() else torch.empty_like(like[name]).copy_(tensor)
+        for name, tensor in state.items()
+    }
+
+
+def load_into(model: nn.Module, state: Mapping[str, Tensor]) -> None:
+    """Give the module's parameters and buffers these values, every one of them; refuse a misfit by name.
+
+    Names are those of `named_parameters` and `named_buffers`: tied weights come once, and buffers that a
+    `state_dict` leaves out come along.
+    """
+    mine: State = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    if problems := misfits(state, mine):
+        raise UserError(f"the state does not fit the model ({'; '.join(problems)})")
+    copy_into(mine.values(), (state[name] for name in mine))
+
+
+def misfits(state: Mapping[str, Tensor], expected: Mapping[str, Tensor], *, types: bool = False) -> list[str]:
+    """Return in which ways names and shapes, and if asked also types, are not the expected ones."""
+    shared = [name for name in expected if name in state]
+    lists = {
+        "missing": [name for name in expected if name not in state],
+        "unknown": [name for name in state if name not in expected],
+        "of another shape": [
+            f"{name} {tuple(state[name].shape)} in place of {tuple(expected[name].shape)}"
+            for name in shared
+            if state[name].shape != expected[name].shape
+        ],
+        "of another type": [
+            f"{name} {state[name].dtype} in place of {expected[name].dtype}"
+            for name in shared
+            if types and state[name].dtype != expected[name].dtype
+        ],
+    }
+    return [f"{what}: {_few(names)}" for what, names in lists.items() if names]
+
+
+def not_finite(state: Mapping[str, Tensor]) -> list[str]:
+    """Return the names of tensors that hold NaN or infinity; one sum over each where all is well."""
+    floats = {name: tensor for name, tensor in state.items() if tensor.is_floating_point()}
+    # Half precision is summed as float32: the sum of many fair numbers must not overflow.
+    sums = [tensor.sum(dtype=torch.promote_types(tensor.dtype, torch.float32)).double() for tensor in floats.values()]
+    if not sums or bool(torch.stack(sums).sum().isfinite()):
+        return []
+    return [name for name, tensor in floats.items() if not bool(tensor.isfinite().all())]
+
+
+def _few(names: Sequence[str]) -> str:
+    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")

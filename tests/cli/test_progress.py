@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from feddecorr.cli import progress as progress_module
+from feddecorr.cli.progress import Progress, follow
+
+
+@dataclass
+class Clock:
+    """Time that passes when it is told to."""
+
+    now: float = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@dataclass(frozen=True)
+class Round:
+    round: int
+    accuracy: float | None
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(time, "monotonic", clock)
+    return clock
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> StringIO:
+    """Give the test a terminal, and return what is written to it."""
+    written = StringIO()
+    console = Console(file=written, force_terminal=True, width=120)
+    monkeypatch.setattr(progress_module, "messages", lambda: console)
+    monkeypatch.setattr(progress_module, "say", console.print)
+    return written
+
+
+def test_lines_come_now_and_then_with_the_time_left(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of 100 steps of a second each: the first, one every three seconds, the last; each with what is left."""
+    with Progress() as progress:
+        for done in range(101):
+            progress("walking", done, 100)
+            clock.now += 1
+    out, err = capsys.readouterr()
+    lines = err.splitlines()
+    assert lines[:3] == ["walking: 0 %", "walking: 3 %, 97 s left", "walking: 6 %, 94 s left"]
+    assert lines[-1] == "walking: 100 %"
+    assert len(lines) == 1 + 33 + 1
+    assert not out
+
+
+@pytest.mark.parametrize(("seconds", "words"), [(30, "30 s"), (119, "119 s"), (120, "2 min"), (9000, "2 h")])
+def test_long_times_are_told_in_larger_units(
+    clock: Clock, capsys: pytest.CaptureFixture[str], seconds: int, words: str
+) -> None:
+    with Progress() as progress:
+        progress("half", 0, 2)
+        clock.now += seconds
+        progress("half", 1, 2)
+    assert capsys.readouterr().err.splitlines()[-1] == f"half: 50 %, {words} left"
+
+
+def test_what_was_done_before_does_not_count_as_fast_work(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+    """A download that goes on at 80 % and takes 10 s for the next 10 % needs another 10 s."""
+    with Progress() as progress:
+        progress("downloading", 80, 100)
+        clock.now += 10
+        progress("downloading", 90, 100)
+    assert capsys.readouterr().err.splitlines()[-1] == "downloading: 90 %, 10 s left"
+
+
+def test_every_new_work_is_named_at_once(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+    """Files come one after the other, with a clock each; what cannot be measured is a line of its own."""
+    with Progress() as progress:
+        progress("unpacking", 0, 0)
+        progress("one", 1, 10)
+        clock.now += 1
+        progress("two", 5, 10)
+        clock.now += 4
+        progress("two", 6, 10)
+    assert capsys.readouterr().err.splitlines() == ["unpacking", "one: 10 %", "two: 50 %", "two: 60 %, 16 s left"]
+
+
+def test_what_is_quick_stays_silent(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+    with Progress(silence=5) as progress:
+        progress("quick", 1, 10)
+        clock.now += 4.9
+        progress("quick", 10, 10)
+        assert not capsys.readouterr().err
+        clock.now += 0.1
+        progress("slow", 1, 10)
+    assert capsys.readouterr().err.splitlines() == ["slow: 10 %"]
+
+
+def test_a_run_tells_its_rounds_and_the_last_known_accuracy(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+    """A run that goes on after round 2 has the time of the rounds since then; not every round is evaluated."""
+
+    def rounds() -> Iterator[Round]:
+        for number, accuracy in [(3, 0.25), (4, None), (5, 0.5)]:
+            clock.now += 10
+            yield Round(number, accuracy)
+
+    follow(rounds(), title="a", done=2, rounds=5)
+    assert capsys.readouterr().err.splitlines() == [
+        "a: round 2/5",
+        "a: round 3/5, accuracy 0.250, 20 s left",
+        "a: round 4/5, accuracy 0.250, 10 s left",
+        "a: round 5/5, accuracy 0.500",
+    ]
+
+
+def test_a_terminal_shows_a_bar_for_each_work(clock: Clock, terminal: StringIO) -> None:
+    """The names may hold anything, also what looks like a style."""
+    with Progress() as progress:
+        progress("[bold]one", 0, 4)
+        clock.now += 6
+        progress("[bold]one", 3, 4)
+        progress("two", 1, 1, "round 1/1")
+    one, two = (line for line in terminal.getvalue().splitlines()[-3:] if "━" in line)
+    assert "[bold]one" in one
+    assert "75 %, 2 s left" in one
+    assert "round 1/1" in two
+
+
+def test_a_quick_work_draws_no_bar(clock: Clock, terminal: StringIO) -> None:
+    with Progress(silence=5) as progress:
+        progress("quick", 1, 1)
+    assert clock.now == 1000
+    assert not terminal.getvalue()

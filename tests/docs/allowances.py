@@ -1,0 +1,103 @@
+"""What the tests of the pages do differently from a reader, all of it, each with its reason.
+
+Every entry has to be needed by a page: one that is not is a failure.
+"""
+
+from __future__ import annotations
+
+NOT_RUN = {
+    "make demo": "trains for a minute; tests/cli/test_demo.py runs the command below it",
+    "make test": "is what runs these tests",
+    ".venv/bin/pytest -n0 tests/methods/test_laws.py -k clipped": "needs the reader's method in the source tree",
+}
+"""Commands of blocks that are not run."""
+
+ONLY_PARSED = {
+    "python -m benchmarks.loss_cost": "takes at least 24 steps of MobileNetV2 with 64 images",
+    "python -m benchmarks.methods_accuracy": "takes at least a full round of each of its 19 contestants",
+    "python -m benchmarks.methods_cost": "takes at least 96 steps of MobileNetV2 with 64 images",
+}
+"""Beginnings of commands that have no quick form; their modules are imported and their words are read."""
+
+SHORT_RUN = "rounds=1 training.epochs=1"
+"""What shortens every run, whether a command or Python starts it: later words win."""
+
+SHORTER = {
+    r"feddecorr run": SHORT_RUN,
+    r"feddecorr run .*training\.steps=": "training.steps=2",
+    r"feddecorr run(?!.* model=)": "model.widths=[16,32]",
+    r"feddecorr diagnose .*--model convnet": "model.widths=[16,32]",  # what a short run has
+    r"feddecorr run .*data=cifar10": "data.train=40 data.test=20 clients=2",  # what the stand-in has, and less work
+    r"feddecorr resume .*rounds=": "rounds=2",  # one more than a short run has
+    r"feddecorr diagnose .*--round": "--round 1",  # what a short run has
+    r"feddecorr theory (flow|sweep|decorrelate)": "dim=6 classes=4 samples=20 points=3 time=0.2",
+    r"feddecorr theory alignment": "dim=10 epochs=1,2 epoch_samples=100",
+    r"python -m benchmarks\.augmentation_cost": "--repeats 1 --size 8",
+    r"python -m benchmarks\.diagnosis_cost": "--images 40 --repeats 1",
+    r"python -m benchmarks\.loss_scale": "data=digits model.widths=[16,32] training.epochs=1 rounds=1"
+    " --seeds 1 --paper 0.1 --released 0.1",
+    r"python -m benchmarks\.precision": "lenet --rounds 1",
+}
+"""What is added to commands that begin so, that they do less of the same."""
+
+LOOP = """
+```python
+import torch
+
+model = torch.nn.Sequential(torch.nn.Linear(20, 16), torch.nn.ReLU(), torch.nn.Linear(16, 4))
+x, y = torch.randn(8, 20), torch.arange(8) % 4
+```
+"""
+
+BEFORE = {
+    "README.md": LOOP,
+    "docs/loss.md": LOOP,
+    "docs/theory.md": """
+```sh
+feddecorr data get mnist
+```
+""",
+    "docs/diagnosis.md": """
+```python
+import numpy as np
+import torch
+
+model = torch.nn.Sequential(torch.nn.Linear(20, 16), torch.nn.ReLU(), torch.nn.Linear(16, 4))
+loader = [(torch.randn(32, 20), torch.arange(32) % 4) for _ in range(3)]
+z, labels = torch.randn(100, 16), torch.arange(100) % 4
+for name in "zab":
+    np.save(f"{name}.npy", np.random.default_rng(0).normal(size=(100, 16)))
+np.save("y.npy", np.arange(100) % 4)
+```
+
+```python
+# my_module.py
+from torch import nn
+
+
+class Network(nn.Module):
+    def __init__(self, classes=10):
+        super().__init__()
+        self.body = nn.Sequential(nn.Conv2d(3, 8, 3, stride=4), nn.ReLU(), nn.Flatten())
+        self.head = nn.Linear(512, classes)
+
+    def forward(self, x):
+        return self.head(self.body(x))
+
+
+build = Network
+```
+
+```python
+from my_module import build
+from safetensors.torch import save_file
+
+save_file(build().state_dict(), "w.safetensors")
+```
+
+```sh
+feddecorr data get cifar10
+```
+""",
+}
+"""What the reader of a page has before it, as a page of its own: a model, files, data sets."""

@@ -1,0 +1,84 @@
+"""The tree is as its documents and its habits say."""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import typer
+from pages import ROOT, Page, all_pages
+
+from feddecorr.cli import app
+
+SOURCE = ROOT / "src" / "feddecorr"
+PAGES = {page.path: page for page in all_pages()}
+
+
+def files_below(*folders: Path) -> Iterator[Path]:
+    for folder in folders:
+        yield from (file for file in folder.rglob("*") if file.is_file() and "__pycache__" not in file.parts)
+
+
+def test_no_two_source_files_have_the_same_name() -> None:
+    names = Counter(file.name for file in files_below(SOURCE) if file.name != "__init__.py")
+    assert len(names) > 50
+    assert [name for name, count in names.items() if count > 1] == []
+
+
+def commands_by_file(found: typer.Typer, group: str | None = None) -> dict[str, set[str]]:
+    """Return the commands that each file of the command line defines; a group's count by the name of the group."""
+    names: dict[str, set[str]] = defaultdict(set)
+    for command in found.registered_commands:
+        assert command.callback is not None
+        names[command.callback.__module__].add(group or command.name or command.callback.__name__)
+    for inner in found.registered_groups:
+        assert inner.typer_instance is not None
+        for file, commands in commands_by_file(inner.typer_instance, inner.name).items():
+            names[file] |= commands
+    return names
+
+
+def test_a_file_that_is_a_command_is_named_after_it() -> None:
+    found = commands_by_file(app)
+    assert {"feddecorr.cli.run", "feddecorr.cli.data"} <= set(found)
+    for module, commands in found.items():
+        package, _, name = module.rpartition(".")
+        assert package == "feddecorr.cli"
+        assert name in commands
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_links_lead_to_files_and_headings(path: str) -> None:
+    for link in PAGES[path].links:
+        if re.match(r"https?://", link):
+            continue
+        name, _, heading = link.partition("#")
+        target = (ROOT / path).parent / name if name else ROOT / path
+        assert target.exists(), link
+        if heading:
+            assert heading in Page.read(target.resolve()).anchors, link
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_source_files_that_pages_name_are_there(path: str) -> None:
+    """But for those that the reader is asked to write."""
+    page = PAGES[path]
+    own = [Path(block.file).stem for block in page.blocks if block.file]
+    there = [
+        f"/{file.relative_to(ROOT)}"
+        for file in files_below(*(ROOT / name for name in ("src", "tests", "benchmarks", "examples")))
+    ]
+    for span in page.spans:
+        if re.fullmatch(r"[\w/-]+\.py", span.text) and not any(stem in span.text for stem in own):
+            assert any(file.endswith(f"/{span.text}") for file in there), span.text
+
+
+def test_the_source_tree_of_the_first_page_is_the_one_there_is() -> None:
+    (tree,) = [block.text for block in PAGES["README.md"].blocks if block.text.startswith("src/feddecorr/\n")]
+    names = re.findall(r"(?<=\s)[\w/]+(?:/|\.py)(?=\s)", tree)
+    assert len(names) > 15
+    assert [name for name in names if not (SOURCE / name).exists()] == []
+    rooms = {f"{folder.name}/" for folder in SOURCE.iterdir() if folder.is_dir() and folder.name != "__pycache__"}
+    files = {file.name for file in SOURCE.glob("*.py") if not file.name.startswith("__")}
+    assert rooms | files <= set(names)
