@@ -19,6 +19,7 @@ def test_a_round_costs_its_images() -> None:
     assert of_round("training.epochs=4", "participation=0.5", "evaluation.every=3") == pytest.approx(
         4 * TRAIN / 2 + TEST / 9
     )
+    assert of_round("training.steps=3", "clients=8", "participation=0.5") == pytest.approx(4 * 3 * 16 + TEST / 3)
     assert of_round("evaluation.clients=true") == pytest.approx(2 * TRAIN + 5 * TEST / 3)
     assert of_round(cost=Cost(0.5, 7.0)) == pytest.approx((2 * TRAIN + TEST / 3) * 0.5 + 7.0)
 
@@ -36,7 +37,7 @@ def test_data_that_are_not_there_have_no_cost() -> None:
     ("words", "same"),
     [
         ("regularizers=none data.noise=9", True),
-        ("seed=5 rounds=9 training.lr=1 training.epochs=7 clients=3 partition.alpha=9 data.train=50", True),
+        ("seed=5 rounds=9 training.lr=1 training.steps=7 clients=3 partition.alpha=9 data.train=50", True),
         ("method=moon", False),
         ("regularizers=feddecorr", False),
         ("model.widths=[4]", False),

@@ -47,7 +47,10 @@ class Costs:
             return None
         cost = self.measured.get(kind(experiment), self._other)
         cohort = max(1, round(experiment.participation * experiment.clients))
-        trained = train * cohort / experiment.clients * experiment.training.epochs
+        training = experiment.training
+        trained = train * cohort / experiment.clients * training.epochs
+        if training.steps is not None:
+            trained = cohort * training.steps * training.batch
         models = 1 + cohort * experiment.evaluation.clients
         evaluations = math.ceil(experiment.rounds / experiment.evaluation.every) * models / experiment.rounds
         return trained * cost.image + evaluations * (cost.evaluation + test * FORWARD * cost.image)
@@ -77,7 +80,7 @@ def kind(experiment: Experiment) -> Kind:
 def network(experiment: Experiment) -> str:
     """Return what decides the cost of a plain step: the images, the network, and how it computes."""
     settings = experiment.to_dict()
-    for free in ("epochs", "lr", "momentum", "weight_decay"):
+    for free in ("epochs", "steps", "lr", "schedule", "momentum", "betas", "weight_decay"):
         settings["training"].pop(free, None)
     choices = [settings[key] for key in ("model", "training", "buffers")]
     return json.dumps([_looks(experiment.data), *choices], sort_keys=True)

@@ -117,8 +117,9 @@ def _measure(experiment: Experiment, train: int, test: int) -> Cost:
         "partition": Homogeneous(minimum=1),
         "participation": 1.0,
         "rounds": ROUNDS,
-        "training": experiment.training.model_copy(update={"epochs": 1}),
-        "evaluation": experiment.evaluation.model_copy(update={"every": 2, "clients": False}),
+        "training": experiment.training.model_copy(update={"epochs": 1, "steps": None}),
+        "evaluation": experiment.evaluation.model_copy(update={"every": 2, "clients": False, "epochs": False}),
+        "transforms": {},  # they may need more clients than one
         "engine": Serial(),
     }
     *_, trained, evaluated = [record.seconds for record in run(experiment.model_copy(update=small))]
