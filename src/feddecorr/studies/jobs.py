@@ -13,7 +13,7 @@ from feddecorr.data import Data
 from feddecorr.engines.serial import Serial
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.settings.experiment import Experiment
-from feddecorr.studies.study import Arm
+from feddecorr.studies.study import Arm, Labels
 
 
 @dataclass
@@ -61,9 +61,15 @@ def plan(arms: Iterable[Arm], store: Path) -> list[Job]:
         if known:
             known.experiment = _both(known.experiment, experiment)
         else:
-            name = " ".join(f"{key} {value}" for key, value in arm.labels.items())
-            jobs[digest] = Job(digest, name, experiment, store / digest)
+            jobs[digest] = Job(digest, _name(arm.labels), experiment, store / digest)
     return list(jobs.values())
+
+
+def _name(labels: Labels) -> str:
+    """Return the labels in few words: those that are numbers need to say of what."""
+    return " ".join(
+        f"{key} {value}" if isinstance(value, int | float) or value == "inf" else value for key, value in labels.items()
+    )
 
 
 def _both(one: Experiment, other: Experiment) -> Experiment:
