@@ -234,3 +234,12 @@ def test_labels_need_not_be_counted_from_zero() -> None:
     """Classes are what occurs among the labels."""
     parts = Classes(per_client=1).split(np.array([7, 3] * 20), clients=2, seed=0)
     assert sorted(len(part) for part in parts) == [20, 20]
+
+
+def test_a_part_that_is_not_there_is_refused() -> None:
+    """Parts are counted from 0, and none from the end."""
+    parts = Parts.of([[3, 1], [], [2]])
+    assert [part.tolist() for part in parts] == [[3, 1], [], [2]]
+    for client in (-1, 3):
+        with pytest.raises(ValueError, match="not enough values"):
+            parts[client]
