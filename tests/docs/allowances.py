@@ -24,6 +24,7 @@ SHORT_RUN = "rounds=1 training.epochs=1"
 
 SHORTER = {
     r"feddecorr run": SHORT_RUN,
+    r"feddecorr run .*training\.steps=": "training.steps=2",
     r"feddecorr run(?!.* model=)": "model.widths=[16,32]",
     r"feddecorr diagnose .*--model convnet": "model.widths=[16,32]",  # what a short run has
     r"feddecorr run .*data=cifar10": "data.train=40 data.test=20 clients=2",  # what the stand-in has, and less work

@@ -150,10 +150,12 @@ def shorten_runs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def shortly(start: Callable[..., object]) -> Callable[..., object]:
-    """Return the function with its experiment shortened as commands are."""
+    """Return the function with its experiment shortened as commands are; a connection is for none but its own."""
 
     @wraps(start)
     def start_shorter(experiment: Experiment, *arguments: Any, **options: Any) -> object:
+        if "through" in options:
+            return start(experiment, *arguments, **options)
         shorter = Experiment.parse(read_words(SHORT_RUN.split(), onto=experiment.to_dict()))
         return start(shorter, *arguments, **options)
 
@@ -161,18 +163,8 @@ def shortly(start: Callable[..., object]) -> Callable[..., object]:
 
 
 def added_words(command: Command) -> list[str]:
-    """Return the words that shorten a command; `key=value` as `--key value` where the command has such an option."""
-    added = [word for start, words in SHORTER.items() if re.match(start, str(command)) for word in words.split()]
-    if command.words[0] != "feddecorr":
-        return added
-    options = options_of(find_command(command.words[1:])[0])
-    return [part for word in added for part in (as_option(word) if as_option(word)[0] in options else [word])]
-
-
-def as_option(word: str) -> list[str]:
-    """Return a `key=value` word in the form of an option."""
-    key, _, value = word.partition("=")
-    return [f"--{key.replace('_', '-')}", value]
+    """Return the words that shorten a command."""
+    return [word for start, words in SHORTER.items() if re.match(start, str(command)) for word in words.split()]
 
 
 def find_command(words: Sequence[str]) -> tuple[ClickCommand, list[str]]:

@@ -28,9 +28,10 @@ class Dirichlet(Partition):
     full: Literal["above", "at"] = Field("above", description="a client is full above, or at, its equal share")
     attempts: int = Field(2000, ge=1, description="draws before giving up on the minimum")
 
-    def _deal(self, labels: Indices, clients: int, stream: np.random.RandomState) -> Indices:
+    def deal(self, labels: Indices, clients: int, stream: np.random.RandomState) -> Indices:
+        """Draw until every client holds the minimum."""
         if math.isinf(self.alpha):
-            return Homogeneous()._deal(labels, clients, stream)
+            return Homogeneous().deal(labels, clients, stream)
         members = members_by_class(labels)
         best = 0
         for _ in range(self.attempts):

@@ -27,7 +27,8 @@ class Flower(Given):
     partitioner: str = Field("DirichletPartitioner", description="its class, by name")
     options: dict[str, Any] = Field({}, description="its arguments, by name, e.g. partition.options.alpha=0.5")
 
-    def _deal(self, labels: Indices, clients: int, stream: np.random.RandomState) -> Indices:
+    def deal(self, labels: Indices, clients: int, stream: np.random.RandomState) -> Indices:
+        """Let the partitioner deal out the rows of a table."""
         try:
             known, datasets = import_module("flwr_datasets.partitioner"), import_module("datasets")
         except ImportError as error:

@@ -17,7 +17,8 @@ class Quantity(Partition):
 
     alpha: float = Field(0.5, gt=0, description="concentration; the smaller, the more sizes differ")
 
-    def _deal(self, labels: Indices, clients: int, stream: np.random.RandomState) -> Indices:
+    def deal(self, labels: Indices, clients: int, stream: np.random.RandomState) -> Indices:
+        """Draw the sizes, and cut a shuffle of all examples."""
         others = len(labels) - clients * self.minimum
         sizes = self.minimum + cut(others, draw_logs(self.alpha, clients, stream))
         holders = np.empty(len(labels), np.int64)

@@ -21,7 +21,8 @@ class Classes(Partition):
 
     per_client: PositiveInt = Field(2, description="classes of each client, C")
 
-    def _deal(self, labels: Indices, clients: int, stream: np.random.RandomState) -> Indices:
+    def deal(self, labels: Indices, clients: int, stream: np.random.RandomState) -> Indices:
+        """Cut classes into shards, and let clients take theirs."""
         members = members_by_class(labels)
         if self.per_client > len(members) or clients * self.per_client < len(members):
             raise UserError(

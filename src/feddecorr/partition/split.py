@@ -15,6 +15,7 @@ from feddecorr.randomness import frozen_stream
 from feddecorr.settings.kinds import Kind
 
 Indices = NDArray[np.int64]
+"""Whole numbers, one for each example: labels, clients, or places in a list."""
 
 NOBODY = -1
 """The holder of an example that is left out."""
@@ -81,7 +82,13 @@ class Partition(Kind):
                 f"{clients} clients with at least {self.minimum} examples each need {clients * self.minimum} "
                 f"examples, but there are {len(labels)}: lower clients or partition.minimum"
             )
-        parts = Parts.held_by(self._deal(labels, clients, frozen_stream(seed, "partition")), clients)
+        holders = self.deal(labels, clients, frozen_stream(seed, "partition"))
+        if len(holders) != len(labels) or holders.min(initial=0) < NOBODY or holders.max(initial=0) >= clients:
+            raise UserError(
+                f"{type(self).__name__}.deal must give a client from 0 to {clients - 1} for each of {len(labels)} "
+                f"examples, not {holders}"
+            )
+        parts = Parts.held_by(holders, clients)
         smallest = int(parts.sizes.argmin())
         if len(parts[smallest]) < self.minimum:
             raise UserError(
@@ -90,7 +97,7 @@ class Partition(Kind):
             )
         return parts
 
-    def _deal(self, labels: Indices, clients: int, stream: np.random.RandomState) -> Indices:
+    def deal(self, labels: Indices, clients: int, stream: np.random.RandomState) -> Indices:
         """Return the client that holds each example."""
         raise NotImplementedError
 

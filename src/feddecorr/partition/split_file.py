@@ -59,7 +59,8 @@ class File(Given):
         """Keep the digest with the experiment, so that a run is never resumed with another split."""
         return digest or (_digest(info.data["path"]) if "path" in info.data else "")
 
-    def _deal(self, labels: Indices, clients: int, stream: np.random.RandomState) -> Indices:  # noqa: ARG002 - nothing is drawn
+    def deal(self, labels: Indices, clients: int, stream: np.random.RandomState) -> Indices:  # noqa: ARG002 - nothing is drawn
+        """Return what the file says, if it is the file that was pinned."""
         found = _digest(self.path)
         if found != self.sha256:
             raise UserError(f"{self.path} has changed: its sha256 is {found}, no longer {self.sha256}")

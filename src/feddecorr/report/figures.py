@@ -28,8 +28,7 @@ def spectra(runs: Mapping[str, Sequence[float]], shown: int = SHOWN_VALUES, *, t
     """
     figure = _figure("k, index of the singular value", "log of the k-th singular value")
     for (name, values), colour in zip(runs.items(), _colours(runs), strict=True):
-        logs = [max(math.log(value), SMALLEST_LOG) if value > 0 else SMALLEST_LOG for value in values[:shown]]
-        if logs:
+        if logs := logarithms(values, shown):
             figure.add_scatter(x=list(range(1, len(logs) + 1)), y=logs, name=name, mode="lines", line_color=colour)
     if threshold:
         figure.add_hline(y=LOG_TAU, line_dash="dot", line_color="#888", annotation_text="log τ = −2")
@@ -45,6 +44,34 @@ def over_rounds(runs: Mapping[str, Sequence[tuple[int, float]]], what: str) -> g
             mode = "lines" if len(points) > 1 else "markers"
             figure.add_scatter(x=list(rounds), y=list(values), name=name, mode=mode, line_color=colour)
     return figure
+
+
+Band = tuple[Sequence[float], Sequence[float], Sequence[float]]
+"""Places along x, the mean at each, and how far the band reaches above and below it."""
+
+
+def bands(lines: Mapping[str, Band], x: str, y: str, *, threshold: bool = False) -> go.Figure:
+    """Draw means with a shaded band around each; a band of no width is not drawn."""
+    figure = _figure(x, y)
+    for (name, (places, means, spread)), colour in zip(lines.items(), _colours(lines), strict=True):
+        if any(spread):
+            above = [mean + width for mean, width in zip(means, spread, strict=True)]
+            below = [mean - width for mean, width in zip(means, spread, strict=True)]
+            shade: dict[str, Any] = {"line": {"width": 0}, "showlegend": False, "hoverinfo": "skip", "mode": "lines"}
+            figure.add_scatter(x=list(places), y=above, legendgroup=name, **shade)
+            figure.add_scatter(
+                x=list(places), y=below, legendgroup=name, fill="tonexty", fillcolor=_light(colour), **shade
+            )
+        mode = "lines" if len(places) > 1 else "markers"
+        figure.add_scatter(x=list(places), y=list(means), name=name, legendgroup=name, mode=mode, line_color=colour)
+    if threshold:
+        figure.add_hline(y=LOG_TAU, line_dash="dot", line_color="#888", annotation_text="log τ = −2")
+    return figure
+
+
+def logarithms(values: Sequence[float], shown: int = SHOWN_VALUES) -> list[float]:
+    """Return the logarithms of the first values, as far down as is drawn."""
+    return [max(math.log(value), SMALLEST_LOG) if value > 0 else SMALLEST_LOG for value in values[:shown]]
 
 
 def labels(counts: LabelCounts, classes: Sequence[str]) -> go.Figure:
@@ -98,3 +125,9 @@ def _figure(x: str, y: str) -> go.Figure:
 
 def _colours(runs: Mapping[str, object]) -> list[str]:
     return [COLOURS[position % len(COLOURS)] for position in range(len(runs))]
+
+
+def _light(colour: str) -> str:
+    """Return the colour as a shade that others are seen through."""
+    red, green, blue = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
+    return f"rgba({red},{green},{blue},0.15)"

@@ -36,10 +36,10 @@ class RunDirectory:
     models can be trained again, bit for bit.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.previous = path / "previous"
-        self.memories = Memories(path / "clients")
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.previous = self.path / "previous"
+        self.memories = Memories(self.path / "clients")
 
     @staticmethod
     def refuse_used(path: Path) -> None:
@@ -53,16 +53,27 @@ class RunDirectory:
             raise UserError(f"{path} is not empty and holds no run: choose another --out")
 
     @classmethod
-    def open(cls, path: Path) -> RunDirectory:
+    def open(cls, path: str | Path) -> RunDirectory:
         """Take up a run that exists."""
-        if not (path / "experiment.json").is_file():
+        directory = cls(path)
+        if not directory.exists():
             raise UserError(f"{path} holds no run (no experiment.json): 'feddecorr run … --out {path}' makes one")
-        return cls(path)
+        return directory
 
     def locked(self) -> AbstractContextManager[None]:
         """Keep a second process from writing to the same run."""
         self.path.mkdir(parents=True, exist_ok=True)
         return exclusive(self.path / ".lock", f"{self.path} is being written by another process")
+
+    def is_held(self) -> bool:
+        """Tell whether a process is at work on the run."""
+        if not self.path.is_dir():
+            return False
+        try:
+            with self.locked():
+                return False
+        except UserError:
+            return True
 
     def begin(self, federation: Federation) -> None:
         """Write down what the run is or, if it exists, make sure that it is this one and goes on with the same data.
@@ -96,7 +107,7 @@ class RunDirectory:
 
     def refuse_other(self, experiment: Experiment) -> None:
         """Refuse an experiment whose results would not be those of this run."""
-        if different := list(_differences(self.experiment().identity(), experiment.identity())):
+        if different := list(differences(self.experiment().identity(), experiment.identity())):
             raise UserError(
                 f"{self.path} holds another run ({', '.join(different)}): choose another --out; when a run is gone on "
                 "with, only rounds, engine and evaluation.every can be changed"
@@ -207,11 +218,11 @@ class RunDirectory:
         return self.path / "server" / f"{number}.safetensors"
 
 
-def _differences(one: Mapping[str, Any], other: Mapping[str, Any], place: str = "") -> Iterator[str]:
+def differences(one: Mapping[str, Any], other: Mapping[str, Any], place: str = "") -> Iterator[str]:
     """Yield the dotted names of settings that differ."""
     for key in sorted({*one, *other}):
         mine, theirs = one.get(key), other.get(key)
         if isinstance(mine, Mapping) and isinstance(theirs, Mapping):
-            yield from _differences(mine, theirs, f"{place}{key}.")
+            yield from differences(mine, theirs, f"{place}{key}.")
         elif mine != theirs:
             yield f"{place}{key}: {mine} there, {theirs} here"
