@@ -11,9 +11,9 @@ from feddecorr.report.study_page import draw
 from feddecorr.studies.study import Arm, Figure, Finding, Result, Study, Table
 from feddecorr.theory.settings import Alignment, Decorrelate, Flow, Sweep
 from feddecorr.theory.studies.alignment import study_alignment
+from feddecorr.theory.studies.class_sweep import study_sweep
 from feddecorr.theory.studies.decorrelate import study_decorrelate
 from feddecorr.theory.studies.flow import study_flow
-from feddecorr.theory.studies.sweep import study_sweep
 
 Part = tuple[Callable[[Any], Any], Flow | Sweep | Alignment | Decorrelate]
 
