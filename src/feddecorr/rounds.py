@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-import torch
-
 from feddecorr.engines.engine import RunClients
 from feddecorr.federation import Federation
 from feddecorr.intake import Intake
 from feddecorr.messages import Broadcast, Server, Update
-from feddecorr.randomness import generator
+from feddecorr.randomness import first_of_permutation, named_seed
 from feddecorr.states import Mean
 from feddecorr.threads import threads
 from feddecorr.transforms import Updates
@@ -71,8 +69,8 @@ def draw_clients(federation: Federation, number: int) -> list[int]:
     """
     experiment, sizes = federation.experiment, federation.roster.sizes
     count = max(1, round(experiment.participation * experiment.clients))
-    stream = generator(experiment.seed, "participation", number)
-    drawn: list[int] = torch.randperm(experiment.clients, generator=stream)[:count].tolist()
+    seed = named_seed(experiment.seed, "participation", number)
+    drawn = first_of_permutation(experiment.clients, count, seed=seed)
     return sorted(drawn, key=lambda client: (-int(sizes[client]), client))
 
 

@@ -1,4 +1,4 @@
-"""Who holds which examples: the training labels go in, a list of index arrays (one a client) comes out."""
+"""Who holds which examples: the training labels go in, each client's indices come out."""
 
 from feddecorr.partition.dirichlet import Dirichlet
 from feddecorr.partition.flower import Flower

@@ -8,10 +8,12 @@ from typing import Any
 
 import plotly.graph_objects as go
 
+from feddecorr.partition.label_counts import LabelCounts
 from feddecorr.spectrum import LOG_TAU
 
 COLOURS = ("#c0392b", "#1f77b4", "#2e8b57", "#8e44ad", "#e08e0b", "#17808a", "#7f7f7f", "#a0522d")
 SHOWN_VALUES = 100
+SHOWN_CLIENTS = 1000
 SMALLEST_LOG = -20.0
 
 Axis = tuple[str, list[str]]
@@ -72,17 +74,16 @@ def logarithms(values: Sequence[float], shown: int = SHOWN_VALUES) -> list[float
     return [max(math.log(value), SMALLEST_LOG) if value > 0 else SMALLEST_LOG for value in values[:shown]]
 
 
-def labels(counts: Sequence[Sequence[int]], classes: Sequence[str]) -> go.Figure:
-    """Draw who holds how many examples of which class."""
+def labels(counts: LabelCounts, classes: Sequence[str]) -> go.Figure:
+    """Draw how many examples of which class the first clients hold."""
     figure = _figure("client", "class")
-    by_class = list(zip(*counts, strict=True))
+    table = counts.table(SHOWN_CLIENTS)
+    by_class = table.T.tolist()
     text = [[str(count) if count else "" for count in row] for row in by_class]
-    cells: dict[str, Any] = (
-        {"text": text, "texttemplate": "%{text}"} if len(counts) <= 20 and len(classes) <= 20 else {}
-    )
+    cells: dict[str, Any] = {"text": text, "texttemplate": "%{text}"} if len(table) <= 20 and len(classes) <= 20 else {}
     figure.add_heatmap(
         z=by_class,
-        x=[str(client) for client in range(len(counts))],
+        x=[str(client) for client in range(len(table))],
         y=list(classes),
         colorscale="Blues",
         hovertemplate="client %{x}, class %{y}: %{z} examples<extra></extra>",
@@ -91,6 +92,11 @@ def labels(counts: Sequence[Sequence[int]], classes: Sequence[str]) -> go.Figure
     figure.update_xaxes(type="category")
     figure.update_yaxes(type="category")
     return figure
+
+
+def shown_clients(count: int) -> str:
+    """Say which clients are shown, where that is not all of them."""
+    return f" Of {count} clients, the first {SHOWN_CLIENTS} are shown." if count > SHOWN_CLIENTS else ""
 
 
 def heatmap(cells: Sequence[Sequence[float]], across: Axis, down: Axis) -> go.Figure:

@@ -9,26 +9,29 @@ from pathlib import Path
 from typing import Any
 
 from feddecorr.errors import UserError
-from feddecorr.federation import Federation
+from feddecorr.federation import Federation, Roster
 from feddecorr.files import exclusive, load_note, load_tensors, save_tensors, write_bytes, write_json
 from feddecorr.messages import Server
 from feddecorr.rounds import Round
 from feddecorr.runs.environment import environment
 from feddecorr.runs.memories import Memories
 from feddecorr.runs.record import Record
+from feddecorr.runs.roster_file import read_roster, write_roster
 from feddecorr.settings.experiment import Experiment
 from feddecorr.states import State, lay_out
 
 KEPT = ("shared", "memory")
 """Parts of the server, beside the model, that go to a file of their own."""
 
+ROSTER = "roster.safetensors"
+
 
 class RunDirectory:
     """A run on disk.
 
-    `experiment.json`, `environment.json` and `federation.json` are written when it begins. After each round its
-    line goes to `rounds.jsonl`, what the method keeps to `server/ROUND.safetensors`, and then the model replaces
-    `weights.safetensors`: that file's note names the round, and so the round counts from that moment on.
+    `experiment.json`, `environment.json`, `roster.safetensors` and `federation.json` are written when it begins. After
+    each round its line goes to `rounds.jsonl`, what the method keeps to `server/ROUND.safetensors`, and then the model
+    replaces `weights.safetensors`: that file's note names the round, and so the round counts from that moment on.
     What was there before that round is kept in `previous` (and the method's in `server`): from it, the clients'
     models can be trained again, bit for bit.
     """
@@ -88,16 +91,15 @@ class RunDirectory:
         if not (self.path / "environment.json").exists():
             write_json(self.path / "environment.json", environment())
         if not (self.path / "federation.json").exists():
-            labels = federation.roster.labels
             about = {
                 "note": federation.note,
                 "classes": federation.task.classes,
-                "sizes": federation.roster.sizes.tolist(),
-                "counts": None if labels is None else labels.tolist(),
+                "clients": len(federation.roster),
                 "data": federation.data,
                 "split": federation.split,
             }
-            write_bytes(self.path / "federation.json", (json.dumps(about, allow_nan=False) + "\n").encode())
+            write_roster(self.path / ROSTER, federation.roster)
+            write_json(self.path / "federation.json", about)
 
     def exists(self) -> bool:
         """Tell whether there is a run."""
@@ -136,9 +138,13 @@ class RunDirectory:
         return json.loads(file.read_text()) if file.exists() else None
 
     def federation(self) -> dict[str, Any]:
-        """Return what is kept of the data: a note, classes, sizes, who holds how many of which class, digests."""
+        """Return what is kept of the data: a note, classes, the number of clients, digests."""
         stored: dict[str, Any] = json.loads((self.path / "federation.json").read_text())
         return stored
+
+    def roster(self) -> Roster:
+        """Return who holds how many examples and, where it is known, of which class."""
+        return read_roster(self.path / ROSTER)
 
     def finished_rounds(self) -> int:
         """Return the number of rounds that count."""
