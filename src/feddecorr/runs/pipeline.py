@@ -13,8 +13,8 @@ from feddecorr.errors import UserError
 from feddecorr.federation import Connection, Simulation
 from feddecorr.rounds import federate
 from feddecorr.runs.directory import RunDirectory
-from feddecorr.runs.evaluation import Evaluations
 from feddecorr.runs.record import Record
+from feddecorr.runs.rhythm import Evaluations
 from feddecorr.settings.experiment import Experiment
 
 
@@ -35,8 +35,8 @@ def resume(
 ) -> Iterator[Record]:
     """Go on with a run after any interruption; yields the records of the rounds that were missing.
 
-    Another experiment may be given if it differs only in what changes no bit: `rounds` (to go further), `engine`
-    and `evaluation.every`.
+    Another experiment may be given if it differs only in what changes no bit: `rounds` (to go further), `engine`,
+    `evaluation.every` and `evaluation.classes`.
     """
     directory = RunDirectory.open(Path(out))
     if experiment is not None:
