@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
@@ -48,11 +47,10 @@ class Task:
             model = self.experiment.model.build(self.shape, len(self.classes))
         return prepare(model, self.experiment.training)
 
-    def batches(self, images: Images) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield the images as the network takes them, with labels, in the experiment's batches of evaluation."""
-        device, size = self.experiment.training.device, self.experiment.evaluation.batch
-        for pixels, labels in zip(images.pixels.split(size), images.labels.split(size), strict=True):
-            yield self.normalize(pixels.to(device)), labels.to(device)
+    def inputs(self, images: Images) -> tuple[Tensor, Tensor]:
+        """Return the images as the network takes them, and their labels."""
+        device = self.experiment.training.device
+        return self.normalize(images.pixels.to(device)), images.labels.to(device)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the task, ready for JSON; `from_dict` of the class takes it back."""

@@ -45,7 +45,7 @@ def test_local_models_made_again_are_those_that_the_run_recorded(tmp_path: Path,
     assert list(last.local_models) == sorted(drawn)
     with state_of(directory, simulation, 3, quiet) as state:
         for update in state.train(drawn[1:]):  # any part of them
-            assert evaluate(update).recorded() == last.local_models[update.client].recorded()
+            assert evaluate(update, classes=True).recorded() == last.local_models[update.client].recorded()
 
 
 def test_looking_changes_nothing_in_the_run(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ from feddecorr.errors import UserError
 from feddecorr.federation import Connection, Simulation
 from feddecorr.rounds import federate
 from feddecorr.runs.directory import RunDirectory, differences
-from feddecorr.runs.evaluation import Evaluations
 from feddecorr.runs.record import Record
+from feddecorr.runs.rhythm import Evaluations
 from feddecorr.settings.experiment import Experiment
 
 Records = Generator[Record, None, None]
@@ -34,8 +34,8 @@ def run(experiment: Experiment, out: str | Path | None = None, *, through: Conne
 def resume(out: str | Path, *, experiment: Experiment | None = None, through: Connection | None = None) -> Records:
     """Go on with a run after any interruption; yields the records of the rounds that were missing.
 
-    Another experiment may be given if it differs only in what changes no bit: `rounds` (to go further), `engine`
-    and `evaluation.every`.
+    Another experiment may be given if it differs only in what changes no bit: `rounds` (to go further), `engine`,
+    `evaluation.every` and `evaluation.classes`.
     """
     directory = RunDirectory.open(out)
     if experiment is not None:

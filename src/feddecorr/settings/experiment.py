@@ -89,6 +89,11 @@ class Experiment(Kind):
     engine: Annotated[Engine, *ENGINES.field()] = Field(Serial(), description="who runs the clients")
     seed: int = Field(0, description="of the split, the first weights, the batches and the draw of clients")
 
+    @property
+    def cohort(self) -> int:
+        """The number of clients drawn for each round."""
+        return max(1, round(self.participation * self.clients))
+
     def label(self) -> str:
         """Return a short name: what is learned, by which method, with which regularizers."""
         method = "+".join([METHODS.name(self.method), *self.regularizers])
@@ -117,7 +122,8 @@ class Experiment(Kind):
         settings = self.to_dict()
         for name in ("engine", "rounds"):
             del settings[name]
-        del settings["evaluation"]["every"]
+        for name in ("every", "classes"):
+            del settings["evaluation"][name]
         for table in (settings["data"], settings["partition"]):
             if table.get("sha256"):
                 del table["path"]

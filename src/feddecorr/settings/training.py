@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt
@@ -48,11 +49,25 @@ class Training(Kind):
             rest = max(1, round(part * batches)) if part else 0
         return [batches] * whole + [rest] * bool(rest)
 
+    def images(self, size: int) -> int:
+        """Return how many images a client that holds so many sees in a round."""
+        steps = self.steps_per_epoch(max(1, math.ceil(size / self.batch)))
+        return sum(min(size, count * self.batch) for count in steps)
+
 
 class Evaluation(Kind):
     """How models are evaluated on the test images, and what is recorded of local training."""
 
-    every: PositiveInt = Field(1, description="rounds from one evaluation to the next; the last is always evaluated")
+    every: PositiveInt | Literal["auto"] = Field(
+        "auto",
+        description="rounds from one evaluation to the next; auto: as few as keep it below a tenth of the training, by "
+        "counting images; the last is always evaluated",
+    )
+    classes: Literal["last", "always"] = Field(
+        "last",
+        description="when to measure also what labels tell (neural collapse, spectra of classes) and RankMe: in the "
+        "last round, or with every evaluation",
+    )
     batch: PositiveInt = Field(500, description="images in one forward pass")
     clients: bool = Field(False, description="evaluate each client's model, too, before models are averaged")
     epochs: bool = Field(False, description="record the terms of each client's objective for every local epoch")

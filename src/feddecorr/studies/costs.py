@@ -10,6 +10,7 @@ from functools import cache
 
 from feddecorr.data import Data
 from feddecorr.errors import UserError
+from feddecorr.runs.rhythm import automatic
 from feddecorr.settings.experiment import Experiment
 
 FORWARD = 1 / 3
@@ -46,13 +47,15 @@ class Costs:
         except UserError:
             return None
         cost = self.measured.get(kind(experiment), self._other)
-        cohort = max(1, round(experiment.participation * experiment.clients))
+        cohort = experiment.cohort
         training = experiment.training
         trained = train * cohort / experiment.clients * training.epochs
         if training.steps is not None:
             trained = cohort * training.steps * training.batch
         models = 1 + cohort * experiment.evaluation.clients
-        evaluations = math.ceil(experiment.rounds / experiment.evaluation.every) * models / experiment.rounds
+        every = experiment.evaluation.every
+        rhythm = automatic(models * test, trained) if every == "auto" else every
+        evaluations = math.ceil(experiment.rounds / rhythm) * models / experiment.rounds
         return trained * cost.image + evaluations * (cost.evaluation + test * FORWARD * cost.image)
 
 

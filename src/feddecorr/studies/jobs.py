@@ -73,7 +73,8 @@ def _name(labels: Labels) -> str:
 
 
 def _both(one: Experiment, other: Experiment) -> Experiment:
-    every = math.gcd(one.evaluation.every, other.evaluation.every)
+    mine, theirs = one.evaluation.every, other.evaluation.every
+    every = mine if mine == theirs else 1 if mine == "auto" or theirs == "auto" else math.gcd(mine, theirs)
     evaluation = one.evaluation.model_copy(update={"every": every})
     return one.model_copy(update={"rounds": max(one.rounds, other.rounds), "evaluation": evaluation})
 

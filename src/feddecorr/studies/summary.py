@@ -113,7 +113,8 @@ def _as_asked(lines: Iterable[Line], asked: Experiment) -> Iterator[Line]:
     for line in lines:
         if line["round"] > asked.rounds:
             return
-        due = line["round"] % asked.evaluation.every == 0 or line["round"] == asked.rounds
+        every = asked.evaluation.every
+        due = every == "auto" or line["round"] % every == 0 or line["round"] == asked.rounds
         yield line if due else {key: _NOTHING.get(key, value) for key, value in line.items()}
 
 
