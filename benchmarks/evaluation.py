@@ -59,8 +59,8 @@ def forward(words: list[str], part: int) -> Iterator[None]:
     keep_freed_memory()
     torch.set_num_threads(1)
     experiment = Experiment.parse(read_words(words))
-    dataset = Simulation(experiment).dataset
-    model = Simulation(experiment).task.build_model().eval()
+    simulation = Simulation(experiment)
+    dataset, model = simulation.dataset, simulation.task.build_model().eval()
     mine = dataset.test.pixels.split(experiment.evaluation.batch)[part::CORES]
     while True:
         for pixels in mine:
@@ -147,8 +147,9 @@ def main() -> None:
     for title, words in SETTINGS.items():
         if arguments.only not in title:
             continue
-        federation = Simulation(Experiment.parse(read_words(words))).federation
-        every = rhythm(federation, len(federation.test or ()))
+        experiment = Experiment.parse(read_words(words))
+        dataset = experiment.data.load()
+        every = rhythm(experiment, len(dataset.train), len(dataset.test))
         seconds = contest(words, arguments.turns)
         best = ratios({name: min(each) for name, each in seconds.items()}, every)
         typical = ratios({name: median(each) for name, each in seconds.items()}, every)

@@ -3,7 +3,7 @@ import torch
 from small import digest, small
 
 from feddecorr import decorrelation
-from feddecorr.errors import UserError
+from feddecorr.errors import RunError, UserError
 from feddecorr.objective import Pass
 from feddecorr.regularizers import REGULARIZERS, FedDecorr, StructuredDeCov, Weighted
 from feddecorr.runs.pipeline import run
@@ -91,11 +91,14 @@ def test_what_is_wrong_is_said(word: str, message: str) -> None:
         small(word)
 
 
-def test_a_diverged_model_is_told() -> None:
-    """A regularizer does not hide that representations are no numbers any more."""
+@every_name
+def test_a_diverged_model_is_told(name: str) -> None:
+    """A regularizer does not hide that representations are no numbers any more, and the client is refused by it."""
     z = torch.full((4, 3), torch.nan)
-    with pytest.raises(UserError, match="lower the learning rate"):
-        FedDecorr()(Pass(x=z, y=z, z=z, logits=z, parameters={}))
+    (term,) = small(f"regularizers={name}").regularizers.values()
+    assert term(Pass(x=z, y=z, z=z, logits=z, parameters={})).isnan()
+    with pytest.raises(RunError, match=r"client \d failed in round 1: .* became nan .*lower training\.lr"):
+        list(run(small(f"regularizers={name}", "training.lr=1e30", "rounds=1")))
 
 
 def test_a_kind_of_the_users_own_needs_one_function() -> None:

@@ -17,7 +17,7 @@ from feddecorr.data.dataset import Images, Standardize
 from feddecorr.messages import RoundInfo, Server
 from feddecorr.models.placement import prepare
 from feddecorr.partition import Parts
-from feddecorr.partition.heterogeneity import count_labels
+from feddecorr.partition.label_counts import LabelCounts
 from feddecorr.randomness import seeded
 
 if TYPE_CHECKING:
@@ -102,8 +102,7 @@ class Shards:
     @classmethod
     def of(cls, images: Images, parts: Parts) -> Shards:
         """Put the parts one after another."""
-        bounds = torch.tensor([0, *map(len, parts)]).cumsum(0)
-        return cls(images, torch.from_numpy(np.concatenate(parts)), bounds)
+        return cls(images, torch.from_numpy(parts.order), torch.from_numpy(parts.bounds))
 
     def __len__(self) -> int:
         return len(self.bounds) - 1
@@ -116,7 +115,7 @@ class Shards:
     @property
     def parts(self) -> Parts:
         """Everybody's examples, by their places in the images."""
-        return [part.numpy() for part in self.order.tensor_split(self.bounds[1:-1])]
+        return Parts(self.order.numpy(), self.bounds.numpy())
 
     @property
     def sizes(self) -> NDArray[np.int64]:
@@ -138,13 +137,10 @@ class Shards:
 
 @dataclass(frozen=True)
 class Roster:
-    """What the server knows of its clients: everybody's number of examples and, perhaps, of which classes.
-
-    Clients are numbered from 0; `labels` has a row for each client and a column for each class.
-    """
+    """What the server knows of its clients, numbered from 0: how many examples and, perhaps, of which classes."""
 
     sizes: NDArray[np.int64]
-    labels: NDArray[np.int64] | None = None
+    labels: LabelCounts | None = None
 
     def __len__(self) -> int:
         return len(self.sizes)
@@ -204,7 +200,7 @@ class Simulation:
         parts = experiment.partition.split(labels, clients=experiment.clients, seed=experiment.seed)
         self.dataset = dataset
         self.shards = Shards.of(dataset.train, parts)
-        self.labels = count_labels(parts, labels, len(dataset.classes))
+        self.labels = LabelCounts.of(parts, labels, len(dataset.classes))
         self.federation = Federation(
             task=Task(experiment, dataset.shape, dataset.classes, dataset.mean, dataset.std),
             roster=Roster(self.shards.sizes, self.labels),

@@ -15,7 +15,7 @@ from feddecorr.settings.words import SEVERAL
 def list_kinds(
     family: Annotated[
         str | None,
-        typer.Argument(help="data, partition, model, method, regularizers or engine; all without it."),
+        typer.Argument(help="data, partition, model, method, regularizers, transforms or engine; all without it."),
     ] = None,
     json: JsonOption = False,
 ) -> None:

@@ -53,7 +53,10 @@ def _several(family: Family[Several]) -> tuple[BeforeValidator, PlainSerializer]
         return family.parse({"name": name, **options})
 
     def dump(kinds: Mapping[str, Several]) -> dict[str, Any]:
-        return {name: kind.to_dict() for name, kind in kinds.items()}
+        return {name: dump_one(name, kind) for name, kind in kinds.items()}
+
+    def dump_one(name: str, kind: Several) -> dict[str, Any]:
+        return kind.to_dict() if family.name(kind) == name else family.dump(kind)
 
     return BeforeValidator(parse), PlainSerializer(dump)
 

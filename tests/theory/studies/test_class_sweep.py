@@ -1,5 +1,5 @@
 from feddecorr.theory.settings import Sweep
-from feddecorr.theory.studies.sweep import study_sweep
+from feddecorr.theory.studies.class_sweep import study_sweep
 
 
 def test_ranks_fall_together_from_all_classes_to_one() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from feddecorr.report.picture import Line, Panel, Picture
-from feddecorr.report.study import Study
+from feddecorr.report.study_content import Study
 from feddecorr.spectrum import effective_rank
 from feddecorr.theory.integration import integrate
 from feddecorr.theory.listening import Listener, nobody, part
