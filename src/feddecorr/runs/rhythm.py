@@ -6,13 +6,12 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-import numpy as np
-
 from feddecorr.collapse.diagnosis import Diagnosis
 from feddecorr.federation import Federation
 from feddecorr.messages import Broadcast, RoundInfo, Server, Update
 from feddecorr.rounds import Round
 from feddecorr.runs.evaluation import Evaluator
+from feddecorr.settings.experiment import Experiment
 
 FORWARD = 3
 """So many forward passes cost as much as a training step on the same images."""
@@ -29,7 +28,7 @@ class Evaluations:
         self._experiment = experiment = federation.experiment
         self._evaluate = None
         if federation.test is not None:
-            self._every = rhythm(federation, len(federation.test))
+            self._every = rhythm(experiment, int(federation.roster.sizes.sum()), len(federation.test))
             self._evaluate = Evaluator(
                 federation.task, federation.test, experiment.engine.hands(experiment.training.threads)
             )
@@ -53,23 +52,24 @@ class Evaluations:
         return self._evaluate(state, classes=last or self._experiment.evaluation.classes == "always")
 
 
-def rhythm(federation: Federation, images: int) -> int:
-    """Return the number of rounds from one evaluation on so many images to the next.
+def rhythm(experiment: Experiment, train: int, test: int) -> int:
+    """Return the number of rounds from one evaluation to the next, of so many images to train on and to test with.
 
     Under `auto` it is the least for which the evaluations' forward passes cost at most a tenth of the training.
     Images are counted, and no clock is read: it is the same on every machine.
     """
-    experiment = federation.experiment
-    if experiment.evaluation.every != "auto":
-        return experiment.evaluation.every
-    sizes, counts = np.unique(federation.roster.sizes, return_counts=True)
-    seen = sum(
-        int(count) * experiment.training.images(int(size)) for size, count in zip(sizes, counts, strict=True)
-    ) / len(federation.roster)  # by one client, on average
-    models = 1 + experiment.cohort * experiment.evaluation.clients
-    return automatic(models * images, experiment.cohort * seen)
+    every = experiment.evaluation.every
+    evaluated = test * evaluated_models(experiment)
+    return math.ceil(SHARE * evaluated / (FORWARD * trained_images(experiment, train))) if every == "auto" else every
 
 
-def automatic(evaluated: int, trained: float) -> int:
-    """Return the rhythm of `auto` where so many images are looked at in an evaluation, and trained on in a round."""
-    return math.ceil(SHARE * evaluated / (FORWARD * trained))
+def trained_images(experiment: Experiment, train: int) -> float:
+    """Return how many images the clients of a round see, on the average, of all that there are to train on."""
+    training, share = experiment.training, train / experiment.clients
+    seen = share * training.epochs if training.steps is None else training.steps * min(training.batch, share)
+    return experiment.cohort * seen
+
+
+def evaluated_models(experiment: Experiment) -> int:
+    """Return how many models an evaluation looks at: the global one and, by wish, each client's."""
+    return 1 + experiment.cohort * experiment.evaluation.clients

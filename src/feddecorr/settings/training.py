@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Annotated, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt
@@ -48,11 +47,6 @@ class Training(Kind):
             part = self.epochs - whole
             rest = max(1, round(part * batches)) if part else 0
         return [batches] * whole + [rest] * bool(rest)
-
-    def images(self, size: int) -> int:
-        """Return how many images a client that holds so many sees in a round."""
-        steps = self.steps_per_epoch(max(1, math.ceil(size / self.batch)))
-        return sum(min(size, count * self.batch) for count in steps)
 
 
 class Evaluation(Kind):

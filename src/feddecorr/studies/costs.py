@@ -10,11 +10,8 @@ from functools import cache
 
 from feddecorr.data import Data
 from feddecorr.errors import UserError
-from feddecorr.runs.rhythm import automatic
+from feddecorr.runs.rhythm import FORWARD, evaluated_models, rhythm, trained_images
 from feddecorr.settings.experiment import Experiment
-
-FORWARD = 1 / 3
-"""What an image costs in an evaluation, next to training on it: one pass of three."""
 
 Kind = str
 """All of an experiment that decides what an image costs: runs of the same kind take the same time per image."""
@@ -47,16 +44,10 @@ class Costs:
         except UserError:
             return None
         cost = self.measured.get(kind(experiment), self._other)
-        cohort = experiment.cohort
-        training = experiment.training
-        trained = train * cohort / experiment.clients * training.epochs
-        if training.steps is not None:
-            trained = cohort * training.steps * training.batch
-        models = 1 + cohort * experiment.evaluation.clients
-        every = experiment.evaluation.every
-        rhythm = automatic(models * test, trained) if every == "auto" else every
-        evaluations = math.ceil(experiment.rounds / rhythm) * models / experiment.rounds
-        return trained * cost.image + evaluations * (cost.evaluation + test * FORWARD * cost.image)
+        times = math.ceil(experiment.rounds / rhythm(experiment, train, test))
+        evaluations = times * evaluated_models(experiment) / experiment.rounds
+        trained = trained_images(experiment, train) * cost.image
+        return trained + evaluations * (cost.evaluation + test * cost.image / FORWARD)
 
 
 @cache

@@ -73,8 +73,9 @@ def _name(labels: Labels) -> str:
 
 
 def _both(one: Experiment, other: Experiment) -> Experiment:
-    mine, theirs = one.evaluation.every, other.evaluation.every
-    every = mine if mine == theirs else 1 if mine == "auto" or theirs == "auto" else math.gcd(mine, theirs)
+    every = one.evaluation.every
+    if every != other.evaluation.every:
+        every = math.gcd(*(1 if each.evaluation.every == "auto" else each.evaluation.every for each in (one, other)))
     evaluation = one.evaluation.model_copy(update={"every": every})
     return one.model_copy(update={"rounds": max(one.rounds, other.rounds), "evaluation": evaluation})
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import islice
 
 from feddecorr.engines.serial import Serial
 from feddecorr.errors import RunError, UserError
 from feddecorr.methods import FedAvg
 from feddecorr.partition import Homogeneous
 from feddecorr.runs.pipeline import run
+from feddecorr.runs.rhythm import FORWARD
 from feddecorr.settings.experiment import Experiment
-from feddecorr.studies.costs import FORWARD, Cost, Kind, kind, network, objective, sizes
+from feddecorr.studies.costs import Cost, Kind, kind, network, objective, sizes
 
 PLAIN = "fedavg"
 """The objective that all others are measured against."""
@@ -116,12 +118,12 @@ def _measure(experiment: Experiment, train: int, test: int) -> Cost:
         "clients": 1,
         "partition": Homogeneous(minimum=1),
         "participation": 1.0,
-        "rounds": ROUNDS,
+        "rounds": ROUNDS + 1,  # in the last round, which is not waited for, more is measured
         "training": experiment.training.model_copy(update={"epochs": 1, "steps": None}),
         "evaluation": experiment.evaluation.model_copy(update={"every": 2, "clients": False, "epochs": False}),
         "transforms": {},  # they may need more clients than one
         "engine": Serial(),
     }
-    *_, trained, evaluated = [record.seconds for record in run(experiment.model_copy(update=small))]
+    *_, trained, evaluated = [record.seconds for record in islice(run(experiment.model_copy(update=small)), ROUNDS)]
     image = trained / train
-    return Cost(image, max(0.0, evaluated - trained - test * FORWARD * image))
+    return Cost(image, max(0.0, evaluated - trained - test * image / FORWARD))
