@@ -33,7 +33,7 @@ def test_the_mean_of_the_local_models_made_again_is_the_global_model(tmp_path: P
     assert digest(after) == digest(expected)
 
 
-@pytest.mark.parametrize("method", ["fedavg", "scaffold", "moon"])
+@pytest.mark.parametrize("method", ["fedavg", "scaffold", "moon", "fedacg"])
 def test_local_models_made_again_are_those_that_the_run_recorded(tmp_path: Path, method: str) -> None:
     """Whatever clients remember: what the run measured on the way is found again, to the last bit."""
     experiment = small(f"method={method}", "evaluation.clients=true", "participation=0.75")

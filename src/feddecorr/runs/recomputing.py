@@ -22,7 +22,7 @@ from feddecorr.errors import UserError
 from feddecorr.federation import Federation, Simulation, Task
 from feddecorr.files import load_tensors
 from feddecorr.intake import Intake
-from feddecorr.messages import Broadcast, Server, Update
+from feddecorr.messages import Server, Update
 from feddecorr.partition import PARTITIONS, Homogeneous
 from feddecorr.rounds import draw_clients
 from feddecorr.runs.directory import RunDirectory
@@ -111,8 +111,8 @@ class RoundState:
         if not clients:
             return
         server, memories = self.before()
-        broadcast = Broadcast.of(self.number, server)
-        extra = self.simulation.task.experiment.method.expected_extra(server)
+        method = self.simulation.task.experiment.method
+        broadcast, extra = method.broadcast(self.number, server), method.expected_extra(server)
         intake = Intake(broadcast, clients, extra=extra, missing="fail", minimum=1)
         with self.simulation.open(memories) as run_clients:
             yield from intake.take(run_clients(broadcast, clients))
