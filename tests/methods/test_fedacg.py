@@ -57,7 +57,7 @@ def test_the_first_round_looks_nowhere() -> None:
 
 def test_the_model_of_a_round_is_the_clients_mean_not_what_is_sent_next() -> None:
     """With one client, the recorded global model is that client's."""
-    words = ["clients=1", "partition=homogeneous", "method=fedacg", "evaluation.clients=true"]
+    words = ["clients=1", "partition=homogeneous", "method=fedacg", "evaluation.clients=true", "evaluation.every=1"]
     for record in run(small(*words)):
         assert record.model is not None
         assert record.local_models[0].singular_values == record.model.singular_values
