@@ -18,7 +18,8 @@ class Record:
     `terms` are the objective's summands as the clients saw them, averaged; `local_terms` are each client's own,
     the mean of every local epoch. `model` is the global model after the round, `local_models` are the clients'
     models before they were averaged, each with what a run records of its representations of the test images; a
-    model that was not evaluated is not there. `missing` says of each client that took no part in the end, why.
+    model that was not evaluated is not there. `missing` says of each client that took no part in the end, why, `notes`
+    what is to be known of others (such as that a node had lost what its client remembered).
     `state` is the global model, as a module's `load_state_dict` takes it; it has a file of its own.
     """
 
@@ -29,6 +30,7 @@ class Record:
     model: Diagnosis | None = None
     local_models: dict[int, Diagnosis] = field(default_factory=dict)
     missing: dict[int, str] = field(default_factory=dict)
+    notes: dict[int, str] = field(default_factory=dict)
     local_terms: dict[int, dict[str, list[float]]] = field(default_factory=dict)
     state: State = field(default_factory=dict, repr=False, compare=False)
 
@@ -43,6 +45,7 @@ class Record:
             model=model,
             local_models=dict(sorted(local.items())),
             missing=now.missing,
+            notes=now.notes,
             local_terms=now.local_terms,
             state={**now.server.weights, **now.server.buffers},
         )
@@ -80,6 +83,7 @@ class Record:
             "terms": self.terms,
             "seconds": self.seconds,
             "missing": {str(client): why for client, why in self.missing.items()},
+            **({"notes": {str(client): what for client, what in self.notes.items()}} if self.notes else {}),
             "model": None if self.model is None else self.model.recorded(),
             "local_models": {str(client): found.recorded() for client, found in self.local_models.items()},
             "local_terms": {str(client): terms for client, terms in self.local_terms.items()},
@@ -98,6 +102,7 @@ class Record:
             model=None if model is None else Diagnosis.from_dict(model),
             local_models={client: Diagnosis.from_dict({**found, "client": client}) for client, found in local.items()},
             missing=_by_client(document["missing"]),
+            notes=_by_client(document.get("notes", {})),
             local_terms=_by_client(document["local_terms"]),
         )
 
