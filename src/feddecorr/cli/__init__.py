@@ -13,6 +13,7 @@ from feddecorr.cli.console import say
 from feddecorr.cli.data import data_app
 from feddecorr.cli.demo import demo
 from feddecorr.cli.diagnose import diagnose
+from feddecorr.cli.flower import flower_app
 from feddecorr.cli.list import list_kinds
 from feddecorr.cli.partition import partition
 from feddecorr.cli.records import records
@@ -50,6 +51,7 @@ app.command()(records)
 app.command("list")(list_kinds)
 app.add_typer(data_app, name="data")
 app.add_typer(theory_app, name="theory")
+app.add_typer(flower_app, name="flower")
 
 
 def main() -> None:

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from feddecorr.collapse.diagnosis import Diagnosis
-from feddecorr.federation import Federation
+from feddecorr.collapse.evidence import Evidence
+from feddecorr.federation import Evaluating, Federation
 from feddecorr.messages import Broadcast, RoundInfo, Server, Update
 from feddecorr.rounds import Round
 from feddecorr.runs.evaluation import Evaluator
@@ -21,14 +22,19 @@ SHARE = 10
 
 
 class Evaluations:
-    """What is found out in each round, where it is due; nothing, where the server has no test images."""
+    """What is found out in each round, where it is due.
 
-    def __init__(self, federation: Federation) -> None:
+    A server that has no test images knows what its clients find out on their own, if they do, and else nothing.
+    """
+
+    def __init__(self, federation: Federation, elsewhere: Evaluating | None = None) -> None:
         self.local: dict[int, Diagnosis] = {}
         self._experiment = experiment = federation.experiment
+        self._elsewhere = elsewhere
         self._evaluate = None
+        train = int(federation.roster.sizes.sum())
+        self._every = rhythm(experiment, train, train if federation.test is None else len(federation.test))
         if federation.test is not None:
-            self._every = rhythm(experiment, int(federation.roster.sizes.sum()), len(federation.test))
             self._evaluate = Evaluator(
                 federation.task, federation.test, experiment.engine.hands(experiment.training.threads)
             )
@@ -37,19 +43,30 @@ class Evaluations:
         """Evaluate the clients' models on their way to the server: no engine knows of it."""
         self.local = {}
         for update in updates:
-            if self._experiment.evaluation.clients and (found := self._look(info.round, update)):
+            if self._experiment.evaluation.clients and (found := self._look_at(update)):
                 self.local[update.client] = replace(found, client=update.client)
             yield update
 
     def after(self, now: Round) -> Diagnosis | None:
         """Evaluate the global model after a round."""
+        if self._evaluate is None and self._elsewhere is not None and self._is_due(now.number):
+            return self._elsewhere.evaluate(now.number, now.server)
         return self._look(now.number, now.server)
 
+    def _look_at(self, update: Update) -> Diagnosis | None:
+        """Evaluate a client's model, or take what it found out itself."""
+        if self._evaluate is None and update.evidence:
+            return Evidence.from_state(update.evidence).diagnosis()
+        return self._look(update.round, update)
+
     def _look(self, number: int, state: Server | Update) -> Diagnosis | None:
-        last = number == self._experiment.rounds
-        if self._evaluate is None or (number % self._every and not last):
+        if self._evaluate is None or not self._is_due(number):
             return None
+        last = number == self._experiment.rounds
         return self._evaluate(state, classes=last or self._experiment.evaluation.classes == "always")
+
+    def _is_due(self, number: int) -> bool:
+        return number % self._every == 0 or number == self._experiment.rounds
 
 
 def rhythm(experiment: Experiment, train: int, test: int) -> int:
