@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from loopback import Loopback
+from loopback import Loopback, write_node_keys
 from small import digest, small, without_time, write_settings
 
 from feddecorr.engines.engine import RunClients
@@ -88,6 +88,15 @@ def write_images(folder: Path) -> None:
         arrays = {name: tensor.numpy() for name, tensor in {**train, **test}.items()}
         arrays["classes"] = np.array(simulation.task.classes)
         np.savez(folder / f"images{client}.npz", allow_pickle=False, **arrays)
+
+
+def test_only_nodes_come_through_the_gate(loopback: Loopback, folder: Path) -> None:
+    """On the SuperLink itself, anyone with the authority's certificate can register a key; not through the gate."""
+    write_node_keys(folder, 66)
+    assert loopback.flwr("supernode", "register", folder / "node66.pub", "gate").returncode != 0
+    closed = ["/v1/control/start-run", "/v1/runtime/pull-messages", "//v1/control/x", "/v1/fleet/../control/x", "/"]
+    assert [loopback.ask(loopback.gate, path) for path in closed] == [403] * len(closed)
+    assert loopback.flwr("supernode", "register", folder / "node66.pub", "lab").returncode == 0
 
 
 def test_a_federation_over_sockets_survives_what_can_happen(loopback: Loopback, folder: Path) -> None:
