@@ -6,7 +6,7 @@ from flwr.clientapp import ClientApp
 from network import Network, load_part
 
 from feddecorr import FedDecorrLoss, capture_representations  # +
-from feddecorr.collapse.evidence import Evidence  # +
+from feddecorr.collapse.shared_evidence import Evidence  # +
 
 app = ClientApp()
 

@@ -5,7 +5,7 @@ from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
 from network import Network
 
-from feddecorr.collapse.evidence import Evidence  # +
+from feddecorr.collapse.shared_evidence import Evidence  # +
 
 app = ServerApp()
 

@@ -43,13 +43,13 @@ def app(
 
     Example:  feddecorr flower app apps/a data=nodes clients=3 method=scaffold regularizers=feddecorr
     """
-    from feddecorr.engines.table import Flower  # noqa: PLC0415 - PyTorch is loaded when it is needed
+    from feddecorr.engines.table import ENGINES, Flower  # noqa: PLC0415 - PyTorch is loaded when it is needed
     from feddecorr.flower.app_folder import write_experiment  # noqa: PLC0415
     from feddecorr.settings.experiment import Experiment  # noqa: PLC0415
 
-    experiment = Experiment.parse({"engine": "flower", **read_words(words or [])})
+    experiment = Experiment.parse(read_words(words or [], onto={"engine": {"name": "flower"}}))
     if not isinstance(experiment.engine, Flower):
-        experiment = experiment.model_copy(update={"engine": Flower()})
+        raise UserError(f"engine={ENGINES.name(experiment.engine)}: an app runs on Flower; leave the engine out")
     out = (out or Path("runs") / f"{experiment.label()}-{experiment.digest()[:16]}").absolute()
     write_experiment(directory, experiment, out=out, test=test)
     if json:

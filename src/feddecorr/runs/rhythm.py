@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from feddecorr.collapse.diagnosis import Diagnosis
-from feddecorr.collapse.evidence import Evidence
+from feddecorr.collapse.shared_evidence import Evidence
 from feddecorr.federation import Evaluating, Federation
 from feddecorr.messages import Broadcast, RoundInfo, Server, Update
 from feddecorr.rounds import Round
