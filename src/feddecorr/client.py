@@ -9,6 +9,7 @@ from contextlib import ExitStack
 import torch
 from torch import Tensor
 
+from feddecorr.batchnorm import fix_statistics
 from feddecorr.data.augment.changes import augment
 from feddecorr.errors import RunError
 from feddecorr.federation import Shard, Task
@@ -91,6 +92,8 @@ class Client:
         optimizer = OPTIMIZERS[training.optimizer](trainable, training, training.rate(local.broadcast.round))
         tally = Tally(terms)
         self.model.train()
+        if experiment.fixes_statistics(local.broadcast.round):
+            fix_statistics(self.model)
         with ExitStack() as stack:
             seen = stack.enter_context(capture_representations(self.model))
             levels = stack.enter_context(capture_levels(self.model)) if method.needs_levels else Levels()

@@ -74,7 +74,7 @@ def _go_on(experiment: Experiment, path: Path | None, through: Connection | None
         evaluations = Evaluations(federation)
         started = time.perf_counter()
         for now in federate(server, federation, run_clients, first=done + 1, watch=[evaluations.watch]):
-            record = Record.of(now, evaluations.after(now), time.perf_counter() - started, evaluations.local)
+            record = Record.of(now, evaluations.after(now), time.perf_counter() - started)
             directory.commit(now, record)
             yield record
             started = time.perf_counter()

@@ -75,8 +75,13 @@ class Experiment(Kind):
     training: Training = Training()
     rounds: PositiveInt = Field(20, description="communication rounds")
     participation: float = Field(1.0, gt=0, le=1, description="share of the clients drawn for each round")
-    buffers: Literal["average", "local"] = Field(
-        "average", description="BatchNorm statistics: averaged and sent, or kept by each client"
+    buffers: Literal["average", "pooled", "fixed", "local"] = Field(
+        "average",
+        description="BatchNorm statistics: averaged and sent, pooled and sent, averaged until they are fixed, or each "
+        "client's own",
+    )
+    fix_after: PositiveInt | None = Field(
+        None, description="with buffers=fixed, the last round that changes BatchNorm's statistics"
     )
     transforms: Annotated[dict[str, Transform], *_several(TRANSFORMS)] = Field(
         {}, description="changes of the updates before the method gets them"
@@ -107,7 +112,15 @@ class Experiment(Kind):
                 f"{name} takes a client's drift for a sum of gradients: it needs training.optimizer=sgd, "
                 f"not {self.training.optimizer}"
             )
+        if self.buffers == "fixed" and self.fix_after is None:
+            raise ValueError("buffers=fixed needs the round after which statistics stay: fix_after=ROUND")
+        if self.buffers != "fixed" and self.fix_after is not None:
+            raise ValueError(f"fix_after={self.fix_after} is for buffers=fixed, not for buffers={self.buffers}")
         return self
+
+    def fixes_statistics(self, number: int) -> bool:
+        """Tell whether clients of that round normalize by the statistics that they are sent, and leave them alone."""
+        return self.fix_after is not None and number > self.fix_after
 
     def pinned(self, sha256: str | None = None) -> Experiment:
         """Return the experiment with data of one's own pinned by their digest, which is made unless it is given."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from statistics import fmean
 
+from feddecorr.collapse.averaging import averaging_effect
 from feddecorr.report.figures import logarithms
 from feddecorr.studies.cells import Cell
 from feddecorr.studies.sample import Sample
@@ -28,9 +28,10 @@ def local_spectra(summary: Summary) -> dict[str, list[float]]:
     return {client: logarithms(summary.local_models[client]["singular_values"]) for client in clients}
 
 
-def averaging_effect(summary: Summary) -> float | None:
-    """Return log(rank of the average) − mean of log(rank of a client's model), in the last evaluated round."""
-    local, whole = local_values(summary, "effective_rank"), summary.statistic("last", "effective_rank")
-    if not local or whole is None or min(*local, whole) <= 0:
-        return None
-    return math.log(whole) - fmean(map(math.log, local))
+def change_by_averaging(summary: Summary) -> float | None:
+    """Return what averaging did to the effective rank in the last evaluated round, as `averaging_effect` has it.
+
+    That is of FedAvg and all that averages: there the global model is the average.
+    """
+    whole = summary.statistic("last", "effective_rank")
+    return None if whole is None else averaging_effect(local_values(summary, "effective_rank"), whole)

@@ -8,7 +8,7 @@ from feddecorr.studies.catalogue.accuracy import BOTH
 from feddecorr.studies.cells import MISSING, Cell
 from feddecorr.studies.drawings import all_client_spectra, over, spectra
 from feddecorr.studies.grid import Grid, Seen
-from feddecorr.studies.local_models import averaging_effect, local_ranks
+from feddecorr.studies.local_models import change_by_averaging, local_ranks
 from feddecorr.studies.sample import Sample
 from feddecorr.studies.study import Finding, Table
 from feddecorr.studies.tables import accuracy, gains, ranks
@@ -66,7 +66,7 @@ def before_and_after(seen: Seen) -> list[Finding]:
 
 
 def _change(cell: Cell) -> str:
-    found = {seed: averaging_effect(run) for seed, run in cell.runs.items()}
+    found = {seed: change_by_averaging(run) for seed, run in cell.runs.items()}
     sample = Sample({seed: value for seed, value in found.items() if value is not None})
     if not sample.values:
         return MISSING
