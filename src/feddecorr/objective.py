@@ -13,13 +13,17 @@ from torch.nn.functional import cross_entropy as softmax_cross_entropy
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One forward pass: inputs `x`, labels `y`, representations `z`, `logits`, and the parameters by name."""
+    """One forward pass: inputs `x`, labels `y`, representations `z`, `logits`, and the parameters by name.
+
+    `places` are those of the images among the client's own, if they come as they are, each time the same; None if not.
+    """
 
     x: Tensor
     y: Tensor
     z: Tensor
     logits: Tensor
     parameters: Mapping[str, Tensor]
+    places: Tensor | None = None
 
 
 Term = Callable[[Pass], Tensor]

@@ -68,9 +68,8 @@ def draw_clients(federation: Federation, number: int) -> list[int]:
     used as they come.
     """
     experiment, sizes = federation.experiment, federation.roster.sizes
-    count = max(1, round(experiment.participation * experiment.clients))
     seed = named_seed(experiment.seed, "participation", number)
-    drawn = first_of_permutation(experiment.clients, count, seed=seed)
+    drawn = first_of_permutation(experiment.clients, experiment.cohort, seed=seed)
     return sorted(drawn, key=lambda client: (-int(sizes[client]), client))
 
 

@@ -49,7 +49,7 @@ def tell(directory: Path, *, json: bool) -> None:
     if json:
         print_json(run.to_dict())
         return
-    last = run.rounds()[-1]
+    last = run.last_round()
     found = {
         "accuracy": number(last.accuracy),
         "effective rank": number(last.effective_rank, 1),

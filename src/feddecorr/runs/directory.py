@@ -155,6 +155,10 @@ class RunDirectory:
         """Return the records of all rounds that count."""
         return [Record.from_dict(json.loads(line)) for line in self._lines()[: self.finished_rounds()]]
 
+    def last_round(self) -> Record:
+        """Return the record of the last round that counts."""
+        return Record.from_dict(json.loads(self._lines()[self.finished_rounds() - 1]))
+
     def to_dict(self) -> dict[str, Any]:
         """Return all that is known of the run but its tensors, ready for JSON."""
         return {

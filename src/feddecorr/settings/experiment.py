@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -16,7 +17,7 @@ from feddecorr.models import MODELS, ConvNet, Model
 from feddecorr.partition import PARTITIONS, Dirichlet, Partition
 from feddecorr.regularizers import REGULARIZERS, Regularizer
 from feddecorr.settings.kinds import Family, Kind
-from feddecorr.settings.training import Evaluation, Training
+from feddecorr.settings.training import AUTO, Evaluation, Training
 from feddecorr.settings.words import read_list
 from feddecorr.transforms import TRANSFORMS, Transform
 
@@ -89,10 +90,23 @@ class Experiment(Kind):
     engine: Annotated[Engine, *ENGINES.field()] = Field(Serial(), description="who runs the clients")
     seed: int = Field(0, description="of the split, the first weights, the batches and the draw of clients")
 
+    @property
+    def cohort(self) -> int:
+        """The number of clients drawn for each round."""
+        return max(1, round(self.participation * self.clients))
+
     def label(self) -> str:
         """Return a short name: what is learned, by which method, with which regularizers."""
         method = "+".join([METHODS.name(self.method), *self.regularizers])
         return f"{DATA.name(self.data)}-{method}".replace(":", "-").replace("/", "-")
+
+    @model_validator(mode="after")
+    def _share_out_cores(self) -> Experiment:
+        """Pin `training.threads=auto` to what it means here: they are part of the bits, so a run keeps them elsewhere."""
+        if self.training.threads == AUTO:
+            threads = max(1, (os.cpu_count() or 1) // self.cohort)
+            self.__dict__["training"] = self.training.model_copy(update={"threads": threads})  # not valid before
+        return self
 
     @model_validator(mode="after")
     def _fit_together(self) -> Experiment:
