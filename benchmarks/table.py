@@ -23,6 +23,9 @@ RESULTS = Path(__file__).parent.parent / "results"
 SLOWER = 1.1
 """By such a factor a number may be worse before it is named."""
 
+Records = Mapping[str, Mapping[str, Any]]
+"""What each benchmark found."""
+
 TEN = "10 clients, Dirichlet 0.5, 10 000 images, batch 64"
 THOUSAND = "1000 clients x 50 images, cohort 50, batch 10"
 
@@ -100,7 +103,7 @@ def read(file: Path) -> dict[str, Any]:
     return record
 
 
-def compare(rows: Sequence[Row], now: Mapping[str, Mapping[str, Any]], recorded: Mapping[str, Mapping[str, Any]]) -> str:
+def compare(rows: Sequence[Row], now: Records, recorded: Records) -> str:
     """Return the table, and below it what got worse; what was never recorded is compared with nothing."""
     width = max(len(row.title) for row in rows)
     lines = [f"{'':{width}} {'now':>9} {'recorded':>9}"]
@@ -127,7 +130,11 @@ def main() -> None:
         started = time.perf_counter()
         now[name] = run(name)
         print(f"{name} took {time.perf_counter() - started:.0f} s", file=sys.stderr)
-    print(compare([row for row in ROWS if row.benchmark in now], now, {name: read(RESULTS / f"{name}.json") for name in now}))
+    print(
+        compare(
+            [row for row in ROWS if row.benchmark in now], now, {name: read(RESULTS / f"{name}.json") for name in now}
+        )
+    )
 
 
 if __name__ == "__main__":

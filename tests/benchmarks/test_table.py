@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from benchmarks.table import QUICK, RESULTS, ROWS, Row, compare, read
 
 SPEED = Row("speed", ("ratio", "pool"), "more")

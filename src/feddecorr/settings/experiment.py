@@ -102,7 +102,7 @@ class Experiment(Kind):
 
     @model_validator(mode="after")
     def _share_out_cores(self) -> Experiment:
-        """Pin `training.threads=auto` to what it means here: they are part of the bits, so a run keeps them elsewhere."""
+        """Pin `training.threads=auto` to what it means here: threads are part of the bits, and a run keeps them."""
         if self.training.threads == AUTO:
             threads = max(1, (os.cpu_count() or 1) // self.cohort)
             self.__dict__["training"] = self.training.model_copy(update={"threads": threads})  # not valid before

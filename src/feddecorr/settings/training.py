@@ -9,7 +9,6 @@ from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveFloat, Posi
 from feddecorr.schedules import SCHEDULES, Constant, Schedule
 from feddecorr.settings.kinds import Kind
 
-
 AUTO = 0
 """The number of threads that an experiment replaces by one that fits its cohort and the machine."""
 
