@@ -5,8 +5,8 @@
 Every client holds one image of 2×2 pixels, and 50 of them play in a round, in one process and in a pool of two. Each
 number of clients has a process of its own; they take turns, and the least of each counts. The start is from the
 settings to the end of round 1, without the seconds in which the images themselves are drawn. Memory is of all
-processes, without the images: pages that processes share count once (PSS), after the last round; and the most that the
-main process ever held (RSS).
+processes (Linux tells), without the images: pages that processes share count once (PSS), after the last round; and the
+most that the main process ever held (RSS).
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from benchmarks.memory import together
+import psutil
+
 from benchmarks.recording import write_record
+from benchmarks.turns import environment
 from feddecorr.engines.processes import context
 from feddecorr.runs.pipeline import run
 from feddecorr.settings.experiment import Experiment
@@ -43,6 +45,18 @@ def words(clients: int, engine: str) -> list[str]:
         f"clients={clients}", "partition=homogeneous", "partition.minimum=1", f"participation={COHORT / clients}",
         "model=mlp", "training.epochs=1", "evaluation.every=1000", "rounds=1000", *ENGINES[engine],
     ]  # fmt: skip
+
+
+def together() -> float:
+    """Return the megabytes of this process and all below it; pages that they share count once, files not at all."""
+    main = psutil.Process()
+    return sum(_own_share(process.pid) for process in (main, *main.children(recursive=True))) / 1e3
+
+
+def _own_share(pid: int) -> int:
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
+    kilobytes = {name.rstrip(":"): int(number) for name, number, _unit in (line.split() for line in lines)}
+    return kilobytes["Pss_Anon"] + kilobytes["Pss_Shmem"]
 
 
 def one(clients: int, engine: str) -> dict[str, float]:
@@ -83,7 +97,7 @@ def measure(engine: str, turns: int) -> dict[str, Any]:
     for turn in range(turns):
         for clients in sizes if turn % 2 else reversed(sizes):
             command = [sys.executable, "-m", "benchmarks.many_clients", "--one", str(clients), engine]
-            done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+            done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment())
             turned[clients].append(json.loads(done.stdout))
             print(f"turn {turn + 1} of {turns}, {engine}, {clients} clients: {done.stdout.strip()}", file=sys.stderr)
     least = {clients: {name: min(each[name] for each in rows) for name in rows[0]} for clients, rows in turned.items()}
@@ -94,6 +108,8 @@ def measure(engine: str, turns: int) -> dict[str, Any]:
             "seconds more": round(numbers["seconds to round 1"] - few["seconds to round 1"], 4),
             "megabytes more": round(numbers["megabytes"] - few["megabytes"], 1),
             "peak megabytes more": round(numbers["peak megabytes"] - few["peak megabytes"], 1),
+            "ratio of starts": round(numbers["seconds to round 1"] / few["seconds to round 1"], 4),
+            "ratio of memory": round(numbers["megabytes"] / few["megabytes"], 4),
             "ratio of rounds": round(numbers["seconds of a round"] / few["seconds of a round"], 4),
         }
         for clients, numbers in least.items()

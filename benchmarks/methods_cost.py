@@ -1,9 +1,9 @@
 """What each method costs a client, as a ratio to FedAvg: MobileNetV2, 3×32×32, batch 64.
 
-    python -m benchmarks.methods_cost [METHOD …] [--repeats 7] [--record results/methods_cost.json]
+    python -m benchmarks.methods_cost [METHOD …] [--repeats 6] [--record results/methods_cost.json]
 
 In one process the methods take turns to play the same client's second round (so that it remembers its first), two
-epochs of three steps with all that comes before and after them: references, control variates, what is sent and
+epochs of two steps with all that comes before and after them: references, control variates, what is sent and
 remembered. Where a method has references, it also plays with augmented images, which references have to look at in
 every epoch anew; that is compared with FedAvg on augmented images. Counted is processor time, which other programs on
 the machine change less than time on the clock; the quickest turn of each counts.
@@ -12,8 +12,10 @@ the machine change less than time on the clock; the quickest turn of each counts
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,18 +25,17 @@ from benchmarks.recording import write_record
 from feddecorr.client import Client
 from feddecorr.engines.allocator import keep_freed_memory
 from feddecorr.federation import Simulation
-from feddecorr.messages import Broadcast
 from feddecorr.methods import METHODS
 from feddecorr.settings.experiment import Experiment
 from feddecorr.settings.words import read_words
 
 WORDS = [
-    "data=synthetic", "data.train=384", "data.test=10", "clients=2", "partition=homogeneous", "model=mobilenetv2",
+    "data=synthetic", "data.train=256", "data.test=10", "clients=2", "partition=homogeneous", "model=mobilenetv2",
     "training.epochs=2",
 ]  # fmt: skip
-STEPS = 6
+STEPS = 4
 AUGMENTED = " on augmented images"
-WITH_REFERENCES = ("moon", "fedntd")
+WITH_REFERENCES = ("moon", "fedntd", "fedsol", "feddr")
 LIMITS = {
     "fedprox": 1.03,
     "scaffold": 1.05,
@@ -52,9 +53,10 @@ def prepare(contestant: str) -> Callable[[], float]:
     augment = "crop,flip" if contestant.endswith(AUGMENTED) else "none"
     simulation = Simulation(Experiment.parse(read_words([*WORDS, f"method={name}", f"data.augment={augment}"])))
     client, server = Client(simulation.task), simulation.federation.start()
-    first, memory = client(Broadcast(1, server.weights, server.buffers, server.shared), simulation.shards[0], {})
-    server = simulation.task.experiment.method.step(server, [first], simulation.federation.info(1))
-    sent = Broadcast(2, server.weights, first.buffers, server.shared)
+    method = simulation.task.experiment.method
+    first, memory = client(method.broadcast(1, server), simulation.shards[0], {})
+    server = replace(method.step(server, [first], simulation.federation.info(1)), buffers=first.buffers)
+    sent = method.broadcast(2, server)
 
     def play() -> float:
         started = time.process_time()
@@ -74,6 +76,7 @@ def measure(methods: Sequence[str], repeats: int) -> dict[str, Any]:
     for turn in range(repeats):
         for name in names if turn % 2 else reversed(names):
             seconds[name].append(players[name]())
+        print(f"turn {turn + 1} of {repeats} is done", file=sys.stderr, flush=True)
     best = {name: min(measured) for name, measured in seconds.items()}
     plain = {name: best["fedavg" + AUGMENTED * name.endswith(AUGMENTED)] for name in names}
     return {
@@ -86,7 +89,7 @@ def main() -> None:
     """Measure, print, and record if asked to."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("methods", nargs="*", default=list(METHODS.table), metavar="METHOD")
-    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--repeats", type=int, default=6)
     parser.add_argument("--record", type=Path)
     arguments = parser.parse_args()
     torch.set_num_threads(1)

@@ -89,14 +89,6 @@ def ours(words: list[str]) -> Iterator[int]:
         yield int(sum(sizes[client] for client in record.clients))
 
 
-def speeds(rounds: Iterator[int]) -> Iterator[float]:
-    """Yield the images per second of each round."""
-    while True:
-        started = time.perf_counter()
-        images = next(rounds)
-        yield images / (time.perf_counter() - started)
-
-
 def measure(words: list[str], turns: int) -> tuple[dict[str, list[float]], dict[str, float]]:
     """Return the images per second of every turn of all contestants, and the pool's peak memory in MB."""
     rounds = f"rounds={turns + 2}"  # of which the last, which is evaluated, is never done
@@ -105,8 +97,9 @@ def measure(words: list[str], turns: int) -> tuple[dict[str, list[float]], dict[
         for name, settings in CONTESTANTS.items()
     }
     peak = {"rss": 0.0, "pss": 0.0}
-    threading.Thread(target=watch_memory, args=(contestants["pool"].process.pid, peak), daemon=True).start()
-    return contest(contestants, turns), peak
+    (process,) = contestants["pool"].processes
+    threading.Thread(target=watch_memory, args=(process.pid, peak), daemon=True).start()
+    return {name: [turn.speed for turn in done] for name, done in contest(contestants, turns).items()}, peak
 
 
 def watch_memory(pid: int, peak: dict[str, float]) -> None:
@@ -136,7 +129,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.one:
         contestant, *words = arguments.one
-        take_part(speeds(bare(words) if contestant == "bare" else ours(words)))
+        take_part(bare(words) if contestant == "bare" else ours(words))
         return
     found: dict[str, Any] = {"turns": arguments.turns}
     for title, words in SETTINGS.items():

@@ -2,7 +2,7 @@
 
     python -m benchmarks.table [NAME …]        (`make bench` is the whole table; it takes about ten minutes)
 
-What got slower, or larger, by more than a tenth is named in the end. A quick form takes fewer turns than a record, so
+What got slower, or larger, by more than a tenth is named in the end, and then the exit code is 1. A quick form takes fewer turns than a record, so
 look twice: `python -m benchmarks.NAME` measures properly, and `--record results/NAME.json` keeps it.
 """
 
@@ -18,6 +18,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
+
+from benchmarks import evaluation
+from benchmarks.turns import environment
 
 RESULTS = Path(__file__).parent.parent / "results"
 SLOWER = 1.1
@@ -57,6 +60,7 @@ class Row:
 
 QUICK: dict[str, list[str]] = {
     "speed": ["--turns", "3"],
+    "evaluation": ["--turns", "3"],
     "many_clients": ["--turns", "2"],
     "methods_cost": ["fedprox", "scaffold", "moon", "fedntd", "--repeats", "3"],
     "command": ["--turns", "3"],
@@ -70,14 +74,14 @@ ROWS = (
     Row("speed", (THOUSAND, "ratio to bare", "serial"), "more"),
     Row("speed", (THOUSAND, "ratio to bare", "pool"), "more"),
     Row("speed", (THOUSAND, "pool's peak memory in MB", "pss"), "less"),
-    Row("many_clients", ("serial", "1000000", "ratio of rounds"), "less"),
-    Row("many_clients", ("pool", "1000000", "ratio of rounds"), "less"),
-    Row("many_clients", ("pool", "1000000", "seconds more"), "less"),
-    Row("many_clients", ("pool", "1000000", "megabytes more"), "less"),
-    Row("methods_cost", ("ratio to FedAvg", "fedprox"), "less"),
-    Row("methods_cost", ("ratio to FedAvg", "scaffold"), "less"),
-    Row("methods_cost", ("ratio to FedAvg", "moon"), "less"),
-    Row("methods_cost", ("ratio to FedAvg", "fedntd"), "less"),
+    *(Row("evaluation", (title, "ratio", "floor"), "less") for title in evaluation.SETTINGS),
+    *(Row("evaluation", (title, "ratio", "auto"), "less") for title in evaluation.SETTINGS),
+    *(
+        Row("many_clients", (engine, "1000000", f"ratio of {what}"), "less")
+        for engine in ("serial", "pool")
+        for what in ("starts", "rounds", "memory")
+    ),
+    *(Row("methods_cost", ("ratio to FedAvg", name), "less") for name in ("fedprox", "scaffold", "moon", "fedntd")),
     Row("command", ("start over import torch", "serial"), "less"),
     Row("command", ("start over import torch", "pool"), "less"),
     Row("command", ("end over import torch", "serial"), "less"),
@@ -93,7 +97,7 @@ def run(benchmark: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / f"{benchmark}.json"
         words = ["-m", f"benchmarks.{benchmark}", *QUICK[benchmark], "--record", str(file)]
-        subprocess.run([sys.executable, *words], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([sys.executable, *words], check=True, stdout=subprocess.DEVNULL, env=environment())
         return read(file)
 
 
@@ -103,38 +107,41 @@ def read(file: Path) -> dict[str, Any]:
     return record
 
 
-def compare(rows: Sequence[Row], now: Records, recorded: Records) -> str:
-    """Return the table, and below it what got worse; what was never recorded is compared with nothing."""
+def compare(rows: Sequence[Row], now: Records, recorded: Records) -> tuple[str, list[str]]:
+    """Return the table, and what got worse; what was never recorded is compared with nothing."""
     width = max(len(row.title) for row in rows)
-    lines = [f"{'':{width}} {'now':>9} {'recorded':>9}"]
+    lines = [f"{'':{width}} {'now':>9} {'recorded':>9} {'worse by':>9}"]
     worse = []
     for row in rows:
         value, before = row.read(now[row.benchmark]), recorded[row.benchmark]
-        known = row.read(before) if before else None
-        lines.append(f"{row.title:{width}} {value:9.3f} {'–' if known is None else f'{known:.3f}':>9}")
-        if known is not None and row.worse(value, known) > SLOWER:
-            worse.append(f"worse by {100 * (row.worse(value, known) - 1):.0f} %: {row.title}")
-    return "\n".join([*lines, "", *(worse or [f"nothing is worse by more than {100 * (SLOWER - 1):.0f} %"])])
+        if not before:
+            lines.append(f"{row.title:{width}} {value:9.3f} {'–':>9} {'–':>9}")
+            continue
+        known = row.read(before)
+        factor = row.worse(value, known)
+        lines.append(f"{row.title:{width}} {value:9.3f} {known:9.3f} {factor:8.2f}×")
+        if factor > SLOWER:
+            worse.append(f"worse by {100 * (factor - 1):.0f} %: {row.title}")
+    return "\n".join(lines), worse
 
 
 def main() -> None:
-    """Run the benchmarks, one after another, and print the table."""
+    """Run the benchmarks, one after another, and print the table; end with 1 if anything got worse."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", default=list(QUICK), metavar="NAME", help=", ".join(QUICK))
-    names = parser.parse_args().names
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"all by default: {', '.join(QUICK)}")
+    names = parser.parse_args().names or list(QUICK)
     if unknown := [name for name in names if name not in QUICK]:
         parser.error(f"there is no {', '.join(unknown)}: choose from {', '.join(QUICK)}")
     now = {}
     for place, name in enumerate(names, start=1):
-        print(f"{place} of {len(names)}: {name}", file=sys.stderr)
+        print(f"{place} of {len(names)}: {name}", file=sys.stderr, flush=True)
         started = time.perf_counter()
         now[name] = run(name)
-        print(f"{name} took {time.perf_counter() - started:.0f} s", file=sys.stderr)
-    print(
-        compare(
-            [row for row in ROWS if row.benchmark in now], now, {name: read(RESULTS / f"{name}.json") for name in now}
-        )
-    )
+        print(f"{name} took {time.perf_counter() - started:.0f} s", file=sys.stderr, flush=True)
+    rows = [row for row in ROWS if row.benchmark in now]
+    table, worse = compare(rows, now, {name: read(RESULTS / f"{name}.json") for name in now})
+    print(table, "", *(worse or [f"nothing is worse by more than {100 * (SLOWER - 1):.0f} %"]), sep="\n")
+    sys.exit(1 if worse else 0)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.recording import write_record
-from benchmarks.speed import ours, speeds
+from benchmarks.speed import ours
 from benchmarks.turns import Contestant, contest, take_part
 from feddecorr.settings.experiment import Experiment
 from feddecorr.settings.words import read_words
@@ -54,7 +54,7 @@ def measure(words: list[str], turns: int) -> dict[str, Any]:
         f"{workers} × {threads}": Contestant("benchmarks.threads", [*settings, *division(workers, threads)])
         for workers, threads in divisions()
     }
-    measured = contest(contestants, turns)
+    measured = {name: [turn.speed for turn in done] for name, done in contest(contestants, turns).items()}
     best = {name: max(each) for name, each in measured.items()}
     picked = Experiment.parse(read_words([*settings, "training.threads=auto"])).training.threads
     return {
@@ -72,7 +72,7 @@ def main() -> None:
     parser.add_argument("--one", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one:
-        take_part(speeds(ours(arguments.one)))
+        take_part(ours(arguments.one))
         return
     found: dict[str, Any] = {"turns": arguments.turns, "cores": CORES}
     for title, words in SETTINGS.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 
 import torch
 from torch import Tensor
@@ -11,9 +12,10 @@ from torch import Tensor
 from feddecorr.data.augment.changes import augment
 from feddecorr.errors import RunError
 from feddecorr.federation import Shard, Task
+from feddecorr.levels import Levels, capture_levels
 from feddecorr.messages import Broadcast, Update
 from feddecorr.methods import Local, Trained
-from feddecorr.objective import Pass, Term, cross_entropy
+from feddecorr.objective import Pass, Term, combine, cross_entropy
 from feddecorr.optimizers import OPTIMIZERS, clip
 from feddecorr.randomness import generator, seeded
 from feddecorr.representation import capture_representations
@@ -87,22 +89,27 @@ class Client:
     def _train(self, local: Local, shard: Shard) -> tuple[float, Tally]:
         experiment = self.task.experiment
         training, method = experiment.training, experiment.method
-        terms: dict[str, Term] = {"cross_entropy": cross_entropy, **experiment.regularizers, **method.terms(local)}
-        trainable = local.trainable
+        terms = combine({"cross_entropy": cross_entropy}, experiment.regularizers, method.terms(local))
+        trainable, gradient = local.trainable, method.gradient(local)
         optimizer = OPTIMIZERS[training.optimizer](trainable, training, training.rate(local.broadcast.round))
         tally = Tally(terms)
         self.model.train()
-        with capture_representations(self.model) as seen:
+        with ExitStack() as stack:
+            seen = stack.enter_context(capture_representations(self.model))
+            levels = stack.enter_context(capture_levels(self.model)) if method.needs_levels else Levels()
             for batches in self._epochs(local, shard):
                 tally.begin_epoch()
                 for x, y, places in batches:
 
-                    def compute(x: Tensor = x, y: Tensor = y, places: Tensor | None = places) -> Sequence[Tensor]:
+                    def compute(
+                        term: Term | None = None, x: Tensor = x, y: Tensor = y, places: Tensor | None = places
+                    ) -> Sequence[Tensor]:
                         logits = self.model(x)
-                        forward = Pass(x, y, seen.z, logits, self.parameters, places)
-                        return torch.autograd.grad(tally.total(forward), trainable, materialize_grads=True)
+                        forward = Pass(x, y, seen.z, logits, self.parameters, levels.pooled, places)
+                        value = tally.total(forward) if term is None else term(forward)
+                        return torch.autograd.grad(value, trainable, materialize_grads=True)
 
-                    gradients = method.gradient(local, compute)
+                    gradients = gradient(compute)
                     optimizer.step(gradients if training.clip is None else clip(gradients, training.clip))
         return optimizer.amount, tally
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
-from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 import torch
@@ -48,11 +48,10 @@ class Task:
             model = self.experiment.model.build(self.shape, len(self.classes))
         return prepare(model, self.experiment.training)
 
-    def batches(self, images: Images) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield the images as the network takes them, with labels, in the experiment's batches of evaluation."""
-        device, size = self.experiment.training.device, self.experiment.evaluation.batch
-        for pixels, labels in zip(images.pixels.split(size), images.labels.split(size), strict=True):
-            yield self.normalize(pixels.to(device)), labels.to(device)
+    def inputs(self, images: Images) -> tuple[Tensor, Tensor]:
+        """Return the images as the network takes them, and their labels."""
+        device = self.experiment.training.device
+        return self.normalize(images.pixels.to(device)), images.labels.to(device)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the task, ready for JSON; `from_dict` of the class takes it back."""
@@ -216,6 +215,13 @@ class Simulation:
     def task(self) -> Task:
         """What everyone knows."""
         return self.federation.task
+
+    def settled(self, precision: Literal["fp32", "bf16"]) -> Simulation:
+        """Return the same simulation, with a precision in place of `auto`."""
+        same = copy.copy(self)
+        task = replace(self.task, experiment=self.task.experiment.settled(precision))
+        same.federation = replace(self.federation, task=task)
+        return same
 
     def open(self, memories: Memories) -> AbstractContextManager[RunClients]:
         """Let the experiment's engine run the clients."""

@@ -15,6 +15,7 @@ from torch.nn.functional import cross_entropy as softmax_cross_entropy
 class Pass:
     """One forward pass: inputs `x`, labels `y`, representations `z`, `logits`, and the parameters by name.
 
+    `levels` are what the network made on its way to `z`, of shape (n, channels) each, where a method needs them.
     `places` are those of the images among the client's own, if they come as they are, each time the same; None if not.
     """
 
@@ -23,11 +24,20 @@ class Pass:
     z: Tensor
     logits: Tensor
     parameters: Mapping[str, Tensor]
+    levels: Sequence[Tensor] = ()
     places: Tensor | None = None
 
 
 Term = Callable[[Pass], Tensor]
 """A summand of the objective: a scalar on the graph."""
+
+
+def combine(*tables: Mapping[str, Term | None]) -> dict[str, Term]:
+    """Return all terms by name: later ones replace earlier ones of their name, and None takes them away."""
+    merged: dict[str, Term | None] = {}
+    for table in tables:
+        merged |= table
+    return {name: term for name, term in merged.items() if term is not None}
 
 
 def cross_entropy(forward: Pass) -> Tensor:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from feddecorr.engines.engine import RunClients
 from feddecorr.federation import Federation
 from feddecorr.intake import Intake
-from feddecorr.messages import Broadcast, Server, Update
+from feddecorr.messages import Server, Update
 from feddecorr.randomness import first_of_permutation, named_seed
 from feddecorr.states import Mean
 from feddecorr.threads import threads
@@ -38,7 +38,7 @@ def federate(
     experiment = federation.experiment
     method = experiment.method
     for number in range(first, experiment.rounds + 1):
-        info, broadcast = federation.info(number), Broadcast.of(number, server)
+        info, broadcast = federation.info(number), method.broadcast(number, server)
         clients = draw_clients(federation, number)
         intake = Intake(
             broadcast,

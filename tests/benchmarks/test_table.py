@@ -4,6 +4,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import benchmarks.table
 import pytest
 from benchmarks.table import QUICK, RESULTS, ROWS, Row, compare, read
 
@@ -27,15 +28,30 @@ def records(speed: float, cost: float) -> dict[str, Any]:
 )
 def test_what_is_worse_by_more_than_a_tenth_is_named(speed: float, cost: float, named: list[str]) -> None:
     """Of speeds, what is less; of costs, what is more; and what is better never."""
-    told = compare([SPEED, COST], records(speed, cost), records(2.0, 0.5))
-    assert [line for line in told.splitlines() if line.startswith("worse")] == named
-    assert ("nothing is worse" in told) == (not named)
+    _, worse = compare([SPEED, COST], records(speed, cost), records(2.0, 0.5))
+    assert worse == named
 
 
 def test_what_was_never_recorded_is_compared_with_nothing() -> None:
-    told = compare([SPEED, COST], records(1.0, 1.0), {"speed": {}, "command": {"end": 1.0}})
-    assert told.splitlines()[1].split()[-2:] == ["1.000", "–"]
-    assert "nothing is worse" in told
+    table, worse = compare([SPEED, COST], records(1.0, 1.0), {"speed": {}, "command": {"end": 1.0}})
+    assert [line.split()[-3:] for line in table.splitlines()[1:]] == [["1.000", "–", "–"], ["1.000", "1.000", "1.00×"]]
+    assert worse == []
+
+
+@pytest.mark.parametrize(("cost", "code"), [(0.54, 0), (0.56, 1)])
+def test_the_exit_code_says_whether_anything_is_worse(
+    cost: float, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And the last lines name it."""
+    monkeypatch.setattr(benchmarks.table, "ROWS", [COST])
+    monkeypatch.setattr(benchmarks.table, "run", lambda _name: {"end": cost})
+    monkeypatch.setattr(benchmarks.table, "read", lambda _file: {"end": 0.5})
+    monkeypatch.setattr("sys.argv", ["table", "command"])
+    with pytest.raises(SystemExit) as end:
+        benchmarks.table.main()
+    assert end.value.code == code
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last == ("worse by 12 %: command: end" if code else "nothing is worse by more than 10 %")
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.title)

@@ -1,11 +1,14 @@
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from command_line import CommandLine
 from own_studies import Broken, Own
 
-from feddecorr.studies import lookup
+from feddecorr.studies import lookup, runner
+from feddecorr.studies.runner import run_all
 
 OWN = ("reproduce", "own_studies:Own", "--scale", "smoke")
 
@@ -13,8 +16,6 @@ OWN = ("reproduce", "own_studies:Own", "--scale", "smoke")
 @pytest.fixture(scope="module")
 def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with the runs of the study, done once for many tests."""
-    from feddecorr.studies.runner import run_all  # noqa: PLC0415
-
     folder = tmp_path_factory.mktemp("studies")
     assert run_all(Own().arms("smoke", 2), folder / "runs") == {}
     return folder
@@ -75,7 +76,7 @@ def test_a_run_that_fails_is_told_at_the_end_and_the_others_are_there(feddecorr:
     assert outcome.code == 1
     (failure,) = outcome.document["failures"]
     assert failure["reason"] == "client 1 failed in round 2: ZeroDivisionError: as it was told to"
-    assert failure["name"] == "what method=outside:Failing seed 0"
+    assert failure["name"] == "method=outside:Failing seed 0"
     (told,) = outcome.document["studies"]
     assert [row[2] == "missing" for row in told["tables"][0]["rows"]] == [False, True, False]
     assert "as it was told to" in outcome.err
@@ -140,3 +141,23 @@ def test_what_the_user_must_change_is_named(feddecorr: CommandLine, words: list[
     assert refused.code == 2
     assert says in refused.err
     assert refused.out == ""
+
+
+def test_an_interrupt_keeps_what_is_done_and_says_so(
+    feddecorr: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(runner, "run_all", interrupted)
+    outcome = feddecorr(*OWN, "--out", tmp_path)
+    assert outcome.code == 130
+    assert "the same command goes on" in outcome.err
+    assert outcome.out == ""
+
+
+def test_help_loads_nothing_heavy() -> None:
+    script = "import sys, feddecorr.cli; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert "feddecorr.cli.reproduce" in done.stdout.split()
+    assert not {"torch", "numpy", "scipy", "plotly", "rich.progress"} & set(done.stdout.split())

@@ -41,9 +41,9 @@ def test_the_command_line_adds_to_the_file_and_wins(feddecorr: CommandLine, file
     words = ["--over", "method=moon", "--over", "clients=2,3", "--where", "partition.alpha < 1 or clients = 3"]
     document = feddecorr("sweep", file, "rounds=1", *words, "--dry-run", "--json").document
     assert [run["name"] for run in document["runs"]] == [
-        "partition.alpha 0.3 method moon clients 2 seed 0",
-        "partition.alpha 0.3 method moon clients 3 seed 0",
-        "partition.alpha 5.0 method moon clients 3 seed 0",
+        "partition.alpha 0.3 moon clients 2 seed 0",
+        "partition.alpha 0.3 moon clients 3 seed 0",
+        "partition.alpha 5.0 moon clients 3 seed 0",
     ]
     assert {run["rounds"] for run in document["runs"]} == {1}
     assert document["seconds"] > 0

@@ -29,6 +29,7 @@ import feddecorr
 from feddecorr.cli import app
 from feddecorr.settings.experiment import Experiment
 from feddecorr.settings.words import read_words
+from feddecorr.studies.sweeping import Sweep
 
 
 class Reader:
@@ -41,7 +42,7 @@ class Reader:
         self._languages: Mapping[str, Callable[[Page, Block], object]] = {
             "python": self._run_python,
             "sh": self._run_commands,
-            "toml": lambda _, block: Experiment.parse(tomllib.loads(block.text)),
+            "toml": lambda _, block: read_settings(tomllib.loads(block.text)),
             "json": lambda _, block: json.loads(block.text),
             "text": self._leave_alone,
         }
@@ -128,6 +129,12 @@ class Reader:
             except SystemExit as end:
                 if end.code:
                     raise PageError(f"exit code {end.code} of 'python -m {module} {shlex.join(words)}'") from end
+
+
+def read_settings(settings: dict[str, Any]) -> None:
+    """See that a file holds an experiment, and perhaps beside it what a sweep does with it."""
+    Sweep.parse(settings.pop("sweep", {}))
+    Experiment.parse(settings)
 
 
 def then_stop(parse: Callable[..., object]) -> Callable[..., None]:

@@ -16,7 +16,7 @@ from feddecorr.runs.pipeline import resume, run
 @pytest.fixture(scope="module", params=["", "regularizers=feddecorr", "buffers=local", "method=outside:Remembering"])
 def case(request: pytest.FixtureRequest) -> tuple[list[str], list[Any]]:
     """Return an experiment and what the serial engine makes of it."""
-    words = [request.param] if request.param else []
+    words = ["evaluation.batch=7", *([request.param] if request.param else [])]
     return words, result(run(small(*words, "engine=serial", "participation=0.75")))
 
 

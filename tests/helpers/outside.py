@@ -149,3 +149,18 @@ class Tied(nn.Module):
         """Use the weight twice."""
         logits: Tensor = self.classifier(torch.relu(self.twice(torch.relu(self.once(self.flat(x)))) * self.scale))
         return logits
+
+
+class Looped(nn.Module):
+    """A network whose classifier acts on the representation, too."""
+
+    def __init__(self, classes: int, channels: int) -> None:
+        super().__init__()
+        self.flat = nn.Sequential(nn.AdaptiveAvgPool2d(2), nn.Flatten())
+        self.classifier = nn.Linear(4 * channels, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Go through the classifier's weight twice before the classifier."""
+        weight = self.classifier.weight
+        logits: Tensor = self.classifier(self.flat(x) @ weight.T @ weight)
+        return logits

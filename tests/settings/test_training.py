@@ -14,7 +14,7 @@ from feddecorr.federation import Simulation
 from feddecorr.messages import Update
 from feddecorr.runs.pipeline import resume, run
 from feddecorr.settings.experiment import Experiment
-from feddecorr.settings.training import Training
+from feddecorr.settings.training import Evaluation, Training
 from feddecorr.settings.words import read_list
 
 
@@ -60,6 +60,12 @@ def test_the_page_names_every_option_with_its_default() -> None:
     assert {name: read_list(text) for name, text in rows.items()} == {
         name: read_list(str(default).lower().strip("[]")) for name, default in defaults.items()
     }
+
+
+def test_a_page_names_every_option_of_evaluation_with_its_default() -> None:
+    text = (ROOT / "docs" / "diagnosis.md").read_text()
+    rows = dict(re.findall(r"^\| `evaluation\.(\w+)` \| (.*?) \|", text, re.MULTILINE))
+    assert rows == {name: str(default).lower() for name, default in Evaluation().to_dict().items()}
 
 
 def test_a_constant_schedule_is_none_and_a_step_drops() -> None:

@@ -11,7 +11,7 @@ CASES = [
     "",
     "partition.alpha=inf method=moon method.mu=5",
     "regularizers=feddecorr,decov regularizers.feddecorr.beta=0.05",
-    "data.augment=crop,flip training.weight_decay=1e-5 training.compile=true model.widths=[4,8]",
+    "data.augment=crop,flip training.weight_decay=1e-5 evaluation.clients=true model.widths=[4,8]",
     "participation=0.5 buffers=local evaluation.every=7 seed=3 rounds=9",
     "partition=classes partition.per_client=2 data.noise=1",
     "partition=flower partition.partitioner=IidPartitioner partition.options.num_partitions=3",

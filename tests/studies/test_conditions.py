@@ -5,7 +5,7 @@ import pytest
 from feddecorr.errors import UserError
 from feddecorr.studies.conditions import Condition
 
-SETTINGS = {"method": "moon", "partition.alpha": 0.1, "rounds": 20, "method.mu": None, "training.compile": True}
+SETTINGS = {"method": "moon", "partition.alpha": 0.1, "rounds": 20, "method.mu": None, "evaluation.clients": True}
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ SETTINGS = {"method": "moon", "partition.alpha": 0.1, "rounds": 20, "method.mu":
         "0.05 < partition.alpha < 0.5",
         "partition.alpha < inf",
         "rounds > -1",
-        "training.compile = true",
+        "evaluation.clients = true",
         "method.mu != 5",
     ],
 )

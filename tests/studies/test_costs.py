@@ -1,9 +1,7 @@
-import math
-
 import pytest
 from small import SETTINGS, small
 
-from feddecorr.studies.costs import Cost, Costs, kind, measure
+from feddecorr.studies.costs import Cost, Costs, kind
 
 TRAIN, TEST = SETTINGS["data"]["train"], SETTINGS["data"]["test"]
 
@@ -21,7 +19,9 @@ def test_a_round_costs_its_images() -> None:
     assert of_round("training.epochs=4", "participation=0.5", "evaluation.every=3") == pytest.approx(
         4 * TRAIN / 2 + TEST / 9
     )
-    assert of_round("evaluation.clients=true") == pytest.approx(2 * TRAIN + 5 * TEST / 3)
+    assert of_round("training.steps=3", "clients=8", "participation=0.5") == pytest.approx(4 * 3 * 15 + TEST / 3)
+    assert of_round("evaluation.clients=true", "evaluation.every=1") == pytest.approx(2 * TRAIN + 5 * TEST / 3)
+    assert of_round("evaluation.clients=true", "rounds=6") == pytest.approx(2 * TRAIN + 5 * TEST / 3 / 3)  # auto
     assert of_round(cost=Cost(0.5, 7.0)) == pytest.approx((2 * TRAIN + TEST / 3) * 0.5 + 7.0)
 
 
@@ -37,7 +37,8 @@ def test_data_that_are_not_there_have_no_cost() -> None:
 @pytest.mark.parametrize(
     ("words", "same"),
     [
-        ("seed=5 rounds=9 training.lr=1 training.epochs=7 clients=3 partition.alpha=9 data.train=50", True),
+        ("regularizers=none data.noise=9", True),
+        ("seed=5 rounds=9 training.lr=1 training.steps=7 clients=3 partition.alpha=9 data.train=50", True),
         ("method=moon", False),
         ("regularizers=feddecorr", False),
         ("model.widths=[4]", False),
@@ -47,12 +48,3 @@ def test_data_that_are_not_there_have_no_cost() -> None:
 )
 def test_runs_are_of_a_kind_if_an_image_costs_them_the_same(words: str, same: bool) -> None:
     assert (kind(small(*words.split())) == kind(small())) is same
-
-
-def test_a_measurement_knows_every_kind_whose_data_are_there() -> None:
-    """Also those whose network and objective were never measured together."""
-    varied = ["", "method=moon", "model=mlp", "model=mlp method=moon regularizers=feddecorr", "data=npz:nowhere.npz"]
-    experiments = [small(*words.split()) for words in varied]
-    found = measure(experiments, seconds=0.5)
-    assert found.keys() == {kind(experiment) for experiment in experiments[:-1]}
-    assert all(cost.image > 0 and cost.evaluation >= 0 and math.isfinite(cost.image) for cost in found.values())

@@ -13,6 +13,8 @@ from feddecorr.settings.experiment import Experiment
 from feddecorr.settings.words import read_words
 from feddecorr.studies.summary import STATISTICS, Summary, read_summaries, write_summaries
 
+EVALUATED = ["evaluation.clients=true", "evaluation.every=1", "evaluation.classes=always"]
+
 RECORDS: list[Any] = []
 """What the run yielded."""
 
@@ -20,7 +22,7 @@ RECORDS: list[Any] = []
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
     path = tmp_path_factory.mktemp("runs") / "a"
-    RECORDS[:] = run(small("rounds=12", "evaluation.clients=true", "regularizers=feddecorr"), path)
+    RECORDS[:] = run(small("rounds=12", *EVALUATED, "regularizers=feddecorr"), path)
     return RunDirectory.open(path)
 
 
@@ -69,7 +71,7 @@ def test_a_shared_run_is_seen_as_if_it_had_been_run_as_asked(
     directory: RunDirectory, summary: Summary, tmp_path: Path, words: list[str]
 ) -> None:
     """Whatever else has been asked of a run, a study sees what it would see alone."""
-    asked = small("rounds=12", "evaluation.clients=true", "regularizers=feddecorr", *words)
+    asked = small("rounds=12", *EVALUATED, "regularizers=feddecorr", *words)
     list(run(asked, tmp_path / "alone"))
     alone = Summary.of(RunDirectory.open(tmp_path / "alone"))
     shared = Summary.of(directory, asked)

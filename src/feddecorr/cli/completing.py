@@ -46,6 +46,8 @@ def tell(directory: Path, *, json: bool) -> None:
     run = RunDirectory.open(directory)
     if note := run.federation()["note"]:
         say(f"mind the data: {note}")
+    if choice := run.precision():
+        say(f"training.precision=auto is {choice.precision}: {choice.reason}")
     if json:
         print_json(run.to_dict())
         return

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from feddecorr.cli.console import print_json, print_table, print_text, say
-from feddecorr.cli.study_progress import duration, follow_runs
+from feddecorr.cli.study_progress import MeasuringLines, duration, follow_runs
 from feddecorr.errors import RunError
 
 if TYPE_CHECKING:
@@ -43,6 +43,13 @@ class Undertaking:
         return [arm for study in self.studies for arm in study.arms(self.scale, self.seeds)]
 
 
+def warm_up_processes() -> None:
+    """Let the processes of runs begin with their imports while this one does its own."""
+    from feddecorr.engines.processes import warm_up  # noqa: PLC0415 - only where it is needed
+
+    warm_up()
+
+
 def foresee(undertaking: Undertaking, *, jobs: int | None, json: bool) -> None:
     """List the runs, how far they are, and the time that is left."""
     from feddecorr.studies.command import command  # noqa: PLC0415
@@ -50,8 +57,7 @@ def foresee(undertaking: Undertaking, *, jobs: int | None, json: bool) -> None:
     from feddecorr.studies.jobs import available_cores  # noqa: PLC0415 - PyTorch is loaded when it is needed
 
     arms = undertaking.arms()
-    say("measuring this machine, for about ten seconds at most …")
-    costs = measured_costs(arm.experiment for arm in arms)
+    costs = measured_costs((arm.experiment for arm in arms), MeasuringLines())
     estimate = Estimate.of(arms, costs, jobs or available_cores(), undertaking.store)
     found = list(zip(estimate.jobs, estimate.seconds, strict=True))
     if json:
@@ -79,9 +85,6 @@ def foresee(undertaking: Undertaking, *, jobs: int | None, json: bool) -> None:
 
 def conduct(undertaking: Undertaking, *, jobs: int | None, json: bool) -> None:
     """Do all runs, write all tables and figures, and then say what failed."""
-    from feddecorr.engines.processes import warm_up  # noqa: PLC0415
-
-    warm_up()  # processes begin with their imports while this one does its own
     from feddecorr.studies.results import results_of_runs  # noqa: PLC0415
     from feddecorr.studies.runner import run_all  # noqa: PLC0415 - PyTorch is loaded when it is needed
 
@@ -119,7 +122,8 @@ def _draw(undertaking: Undertaking, study: Study, results: Sequence[Result]) -> 
     if missing:
         notes.append(f"Mind: {missing} of them are missing.")
     findings = study.findings(results, undertaking.scale)
-    files = Document(study.name, f"{study.shows} ({study.place}).", notes, findings).write(undertaking.out)
+    lead = f"{study.shows[:1].upper()}{study.shows[1:]} ({study.place})."
+    files = Document(study.name, lead, notes, findings).write(undertaking.out)
     return {
         "name": study.name,
         "shows": study.shows,

@@ -15,9 +15,10 @@ from feddecorr.cli.conducting import (
     conduct,
     foresee,
     redraw,
+    warm_up_processes,
 )
 from feddecorr.cli.console import JsonOption, print_json, print_table, say
-from feddecorr.cli.study_progress import duration
+from feddecorr.cli.study_progress import MeasuringLines, duration
 from feddecorr.errors import UserError
 
 if TYPE_CHECKING:
@@ -50,6 +51,8 @@ def reproduce(  # noqa: PLR0913, PLR0917 - an argument for each option
 
         feddecorr reproduce NAME --records results/NAME.jsonl
     """
+    if not (list_all or dry_run or records):
+        warm_up_processes()
     from feddecorr.studies.lookup import ALL, find_studies  # noqa: PLC0415
     from feddecorr.studies.scales import find_scale  # noqa: PLC0415 - PyTorch is loaded when it is needed
 
@@ -79,9 +82,8 @@ def _list(studies: list[Study], scale: str, seeds: int, *, jobs: int | None, jso
     from feddecorr.studies.jobs import available_cores  # noqa: PLC0415 - PyTorch is loaded when it is needed
 
     arms = {study.name: study.arms(scale, seeds) for study in studies}
-    say("measuring this machine, for about ten seconds at most …")
     every = [arm for each in arms.values() for arm in each]
-    costs = measured_costs(arm.experiment for arm in every)
+    costs = measured_costs((arm.experiment for arm in every), MeasuringLines())
     cores = jobs or available_cores()
     estimates = {study: Estimate.of(each, costs, cores) for study, each in arms.items()}
     if json:

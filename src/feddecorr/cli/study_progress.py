@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from feddecorr.cli.console import messages, say
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from feddecorr.studies.status import Status, Tell
 
 SECONDS_BETWEEN_LINES = 10.0
+SECONDS_BETWEEN_MEASUREMENTS = 3.0
 
 
 @contextmanager
@@ -40,6 +41,19 @@ def follow_runs(title: str) -> Iterator[Tell]:
         yield tell
 
 
+class MeasuringLines:
+    """Says how far a measurement of the machine is, as often as a line can be read."""
+
+    def __init__(self) -> None:
+        self._last = 0.0
+
+    def __call__(self, done: int, total: int) -> None:
+        """Take note of how many of the measurements are done."""
+        if monotonic() - self._last >= SECONDS_BETWEEN_MEASUREMENTS:
+            say(f"measuring what runs cost on this machine: {done} of {total} networks and methods")
+            self._last = monotonic()
+
+
 class _Lines:
     def __init__(self, title: str) -> None:
         self._title = title
@@ -47,7 +61,7 @@ class _Lines:
         self._last = 0.0
 
     def __call__(self, status: Status) -> None:
-        now, done = time.monotonic(), status.done + status.failed
+        now, done = monotonic(), status.done + status.failed
         finished = done == status.total
         if now - self._last < SECONDS_BETWEEN_LINES and not (finished and done != self._said):
             return

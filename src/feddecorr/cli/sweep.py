@@ -8,7 +8,15 @@ from typing import Annotated
 
 import typer
 
-from feddecorr.cli.conducting import DryRunOption, JobsOption, SeedsOption, Undertaking, conduct, foresee
+from feddecorr.cli.conducting import (
+    DryRunOption,
+    JobsOption,
+    SeedsOption,
+    Undertaking,
+    conduct,
+    foresee,
+    warm_up_processes,
+)
 from feddecorr.cli.console import JsonOption
 from feddecorr.cli.run import Words
 from feddecorr.settings.words import read_words
@@ -36,6 +44,8 @@ def sweep(  # noqa: PLR0913, PLR0917 - an argument for each option
 
         feddecorr sweep experiment.toml --over method=fedavg,moon --where 'method = fedavg or rounds > 5' --dry-run
     """
+    if not dry_run:
+        warm_up_processes()
     from feddecorr.studies.sweeping import Sweep, SweepStudy, read_over  # noqa: PLC0415 - see run
 
     settings = read_words(words or [])

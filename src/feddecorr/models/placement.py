@@ -6,10 +6,13 @@ reference models of its own) runs it the same way. Parameters and buffers keep t
 
 from __future__ import annotations
 
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
+
+from feddecorr.errors import UserError
 
 if TYPE_CHECKING:
     from feddecorr.settings.training import Training
@@ -19,6 +22,8 @@ MEMORY_FORMATS = {"channels_last": torch.channels_last, "contiguous": torch.cont
 
 def prepare(model: nn.Module, training: Training) -> nn.Module:
     """Make the network run as the experiment says."""
+    if training.precision == "auto":
+        raise UserError("training.precision=auto is decided when a simulated run begins: here, say fp32 or bf16")
     placed: Any = model.to(training.device)
     model = placed.to(memory_format=MEMORY_FORMATS[training.memory_format])
     if training.memory_format == "contiguous":
@@ -30,14 +35,15 @@ def prepare(model: nn.Module, training: Training) -> nn.Module:
 
 def _cast(model: nn.Module) -> None:
     """Compute the forward pass in bfloat16 where that is safe (PyTorch's autocast), and give logits in float32."""
-    open_contexts: list[torch.autocast] = []
+    open_contexts: dict[int, torch.autocast] = {}  # of each thread: copies of the network share these hooks
 
     def enter(_model: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        open_contexts.append(torch.autocast(inputs[0].device.type, torch.bfloat16))
-        open_contexts[-1].__enter__()
+        context = torch.autocast(inputs[0].device.type, torch.bfloat16)
+        context.__enter__()
+        open_contexts[get_ident()] = context
 
     def leave(_model: nn.Module, _inputs: tuple[Tensor, ...], logits: Tensor | None) -> Tensor | None:
-        open_contexts.pop().__exit__(None, None, None)
+        open_contexts.pop(get_ident()).__exit__(None, None, None)
         return None if logits is None else logits.float()  # none after an exception
 
     model.register_forward_pre_hook(enter)

@@ -122,6 +122,12 @@ class Experiment(Kind):
         """Return the experiment with data of one's own pinned by their digest, which is made unless it is given."""
         return self.model_copy(update={"data": self.data.pinned(sha256)})
 
+    def settled(self, precision: Literal["fp32", "bf16"]) -> Experiment:
+        """Return the experiment with a precision in place of `auto`; any other stays as it is said."""
+        if self.training.precision != "auto":
+            return self
+        return self.model_copy(update={"training": self.training.model_copy(update={"precision": precision})})
+
     def identity(self) -> dict[str, Any]:
         """Return all that decides the bits of a run.
 
@@ -131,7 +137,8 @@ class Experiment(Kind):
         settings = self.to_dict()
         for name in ("engine", "rounds"):
             del settings[name]
-        del settings["evaluation"]["every"]
+        for name in ("every", "classes"):
+            del settings["evaluation"][name]
         for table in (settings["data"], settings["partition"]):
             if table.get("sha256"):
                 del table["path"]

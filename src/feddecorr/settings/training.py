@@ -36,7 +36,10 @@ class Training(Kind):
         1, description="threads of one client, part of the result's last bits; auto: as many as leave no core idle"
     )
     device: str = Field("cpu", description="where clients train and models are evaluated: cpu, cuda, cuda:0, …")
-    precision: Literal["fp32", "bf16"] = Field("fp32", description="of forward and backward passes; weights stay fp32")
+    precision: Literal["fp32", "bf16", "auto"] = Field(
+        "fp32",
+        description="of forward and backward passes; weights stay fp32; auto: by a short trial when the run begins",
+    )
     memory_format: Literal["channels_last", "contiguous"] = Field("channels_last", description="of images")
 
     def rate(self, number: int) -> float:
@@ -57,7 +60,16 @@ class Training(Kind):
 class Evaluation(Kind):
     """How models are evaluated on the test images, and what is recorded of local training."""
 
-    every: PositiveInt = Field(1, description="rounds from one evaluation to the next; the last is always evaluated")
+    every: PositiveInt | Literal["auto"] = Field(
+        "auto",
+        description="rounds from one evaluation to the next; auto: as few as keep it below a tenth of the training, by "
+        "counting images; the last is always evaluated",
+    )
+    classes: Literal["last", "always"] = Field(
+        "last",
+        description="when to measure also what labels tell (neural collapse, spectra of classes) and RankMe: in the "
+        "last round, or with every evaluation",
+    )
     batch: PositiveInt = Field(500, description="images in one forward pass")
     clients: bool = Field(False, description="evaluate each client's model, too, before models are averaged")
     epochs: bool = Field(False, description="record the terms of each client's objective for every local epoch")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from feddecorr.settings.experiment import Experiment
-from feddecorr.studies.costs import Costs, measure
+from feddecorr.studies.costs import Costs
 from feddecorr.studies.jobs import Job, plan
+from feddecorr.studies.probing import measure
 from feddecorr.studies.study import Arm
 from feddecorr.studies.time_left import time_left
 
@@ -16,9 +17,9 @@ SECONDS = 10.0
 """How long the machine is measured."""
 
 
-def measured_costs(experiments: Iterable[Experiment]) -> Costs:
-    """Measure for about ten seconds what these experiments cost."""
-    return Costs(measure(experiments, SECONDS))
+def measured_costs(experiments: Iterable[Experiment], tell: Callable[[int, int], None]) -> Costs:
+    """Measure for about ten seconds what these experiments cost; longer if the networks are many and large."""
+    return Costs(measure(experiments, SECONDS, tell))
 
 
 @dataclass(frozen=True)

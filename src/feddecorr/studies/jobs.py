@@ -11,9 +11,10 @@ from pathlib import Path
 
 from feddecorr.data import Data
 from feddecorr.engines.serial import Serial
+from feddecorr.errors import UserError
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.settings.experiment import Experiment
-from feddecorr.studies.study import Arm
+from feddecorr.studies.study import Arm, Labels
 
 
 @dataclass
@@ -55,19 +56,29 @@ def plan(arms: Iterable[Arm], store: Path) -> list[Job]:
     """
     jobs: dict[str, Job] = {}
     for arm in arms:
+        if arm.experiment.training.precision == "auto":
+            raise UserError("runs that are compared must compute alike: training.precision is fp32 or bf16, not auto")
         digest = address(arm.experiment)
         known = jobs.get(digest)
         experiment = arm.experiment.model_copy(update={"engine": Serial()})
         if known:
             known.experiment = _both(known.experiment, experiment)
         else:
-            name = " ".join(f"{key} {value}" for key, value in arm.labels.items())
-            jobs[digest] = Job(digest, name, experiment, store / digest)
+            jobs[digest] = Job(digest, _name(arm.labels), experiment, store / digest)
     return list(jobs.values())
 
 
+def _name(labels: Labels) -> str:
+    """Return the labels in few words: those that are numbers need to say of what."""
+    return " ".join(
+        f"{key} {value}" if isinstance(value, int | float) or value == "inf" else value for key, value in labels.items()
+    )
+
+
 def _both(one: Experiment, other: Experiment) -> Experiment:
-    every = math.gcd(one.evaluation.every, other.evaluation.every)
+    every = one.evaluation.every
+    if every != other.evaluation.every:
+        every = math.gcd(*(1 if each.evaluation.every == "auto" else each.evaluation.every for each in (one, other)))
     evaluation = one.evaluation.model_copy(update={"every": every})
     return one.model_copy(update={"rounds": max(one.rounds, other.rounds), "evaluation": evaluation})
 

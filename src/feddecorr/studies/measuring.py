@@ -10,7 +10,8 @@ from multiprocessing.connection import Connection
 from feddecorr.engines.processes import context
 from feddecorr.errors import UserError
 from feddecorr.settings.experiment import Experiment
-from feddecorr.studies.costs import Costs, kind, measure, sizes
+from feddecorr.studies.costs import Costs, kind, sizes
+from feddecorr.studies.probing import measure
 
 SECONDS = 5.0
 STEPS = 50
@@ -58,8 +59,10 @@ def _steps(experiment: Experiment) -> float:
         train, _ = sizes(experiment.data)
     except UserError:
         return 0.0
-    epochs = experiment.rounds * experiment.training.epochs * experiment.participation
-    return epochs * math.ceil(train / experiment.training.batch)
+    training = experiment.training
+    clients = experiment.clients * experiment.participation
+    steps = training.steps or training.epochs * math.ceil(train / experiment.clients / training.batch)
+    return experiment.rounds * clients * steps
 
 
 def _measure(connection: Connection, experiments: Sequence[Experiment]) -> None:

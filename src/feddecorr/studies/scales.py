@@ -65,7 +65,7 @@ PAPER = Scale(
     "holds its equal share gets no further class (partition.full=at).",
     seeds=3,
     every="clients=10 partition=dirichlet partition.full=at model=mobilenetv2 model.variant=released "
-    "training.epochs=10 training.batch=64 training.lr=0.01 training.momentum=0.9",
+    "training.epochs=10 training.batch=64 training.lr=0.01 training.momentum=0.9 evaluation.every=1",
     data={
         "cifar10": "data=cifar10 training.weight_decay=1e-5 rounds=100",
         "cifar100": "data=cifar100 training.weight_decay=1e-4 rounds=100",
@@ -113,7 +113,7 @@ SMALL = Scale(
     seeds=3,
     every="clients=10 partition=dirichlet model=convnet model.widths=[16,32,64,512] training.epochs=2 "
     "training.batch=64 training.lr=0.01 training.momentum=0.9 training.weight_decay=1e-5 rounds=40 "
-    "evaluation.clients=true",
+    "evaluation.clients=true evaluation.every=1",
     data={
         "cifar10": "data=cifar10 data.train=10000 data.test=2000",
         "cifar100": "data=cifar100 data.train=10000 data.test=2000",
@@ -159,7 +159,7 @@ SMOKE = Scale(
     seeds=1,
     every="data=synthetic data.train=160 data.test=60 data.classes=4 data.channels=1 data.size=8 clients=4 "
     "partition=dirichlet partition.minimum=5 model=convnet model.widths=[8,16] training.epochs=1 training.batch=16 "
-    "rounds=2 evaluation.clients=true",
+    "rounds=2 evaluation.clients=true evaluation.every=1",
     data={
         "synthetic": "",
         "digits": "data=digits data.train=160 data.test=60",

@@ -109,11 +109,12 @@ class Summary:
 
 
 def _as_asked(lines: Iterable[Line], asked: Experiment) -> Iterator[Line]:
-    """Yield the rounds that the experiment has, evaluated only where it evaluates."""
+    """Yield the rounds that the experiment has, evaluated only where it evaluates; under `auto`, wherever they are."""
+    every = 1 if asked.evaluation.every == "auto" else asked.evaluation.every
     for line in lines:
         if line["round"] > asked.rounds:
             return
-        due = line["round"] % asked.evaluation.every == 0 or line["round"] == asked.rounds
+        due = line["round"] % every == 0 or line["round"] == asked.rounds
         yield line if due else {key: _NOTHING.get(key, value) for key, value in line.items()}
 
 
