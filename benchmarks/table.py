@@ -2,8 +2,9 @@
 
     python -m benchmarks.table [NAME …]        (`make bench` is the whole table; it takes about ten minutes)
 
-What got slower, or larger, by more than a tenth is named in the end, and then the exit code is 1. A quick form takes fewer turns than a record, so
-look twice: `python -m benchmarks.NAME` measures properly, and `--record results/NAME.json` keeps it.
+What got slower, or larger, by more than a tenth is named in the end, and then the exit code is 1. A quick form takes
+fewer turns than a record, so look twice: `python -m benchmarks.NAME` measures properly, and
+`--record results/NAME.json` keeps it.
 """
 
 from __future__ import annotations

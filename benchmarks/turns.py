@@ -65,7 +65,7 @@ class Contestant:
     def _answer(process: subprocess.Popen[str]) -> int:
         answer = process.stdout.readline() if process.stdout else ""
         if not answer:
-            raise RuntimeError(f"a contestant failed, see above: {process.args}")
+            raise RuntimeError(f"a contestant failed, see above: {process.args!r}")
         return int(answer)
 
     def end(self) -> None:

@@ -1,8 +1,8 @@
 """What methods cost is measured for every one of them."""
 
 import pytest
-from benchmarks import methods_cost
 
+from benchmarks import methods_cost
 from feddecorr.methods import METHODS
 
 TINY = [

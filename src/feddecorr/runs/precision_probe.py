@@ -67,7 +67,7 @@ def has_bfloat16(device: str) -> bool:
     """Tell whether the device computes bfloat16 itself; elsewhere it is emulated, which is slower."""
     kind = torch.device(device).type
     if kind == "cuda":
-        return torch.cuda.is_bf16_supported(including_emulation=False)
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     return kind == "cpu" and any(has for name, has in torch.cpu.get_capabilities().items() if "bf16" in name)
 
 
