@@ -35,8 +35,8 @@ format: install  ## rewrite the sources in the project's style
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: install  ## speed and memory against a bare PyTorch loop
-	$(BIN)/python -m benchmarks.speed
+bench: install  ## speed and memory in one table, beside what is recorded (about ten minutes)
+	$(BIN)/python -m benchmarks.table
 
 clean:  ## remove the environment and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache build dist

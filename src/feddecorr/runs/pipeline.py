@@ -13,6 +13,7 @@ from feddecorr.errors import UserError
 from feddecorr.federation import Connection, Simulation
 from feddecorr.rounds import federate
 from feddecorr.runs.directory import RunDirectory, differences
+from feddecorr.runs.precision_probe import Choice, choose
 from feddecorr.runs.record import Record
 from feddecorr.runs.rhythm import Evaluations
 from feddecorr.settings.experiment import Experiment
@@ -39,6 +40,7 @@ def resume(out: str | Path, *, experiment: Experiment | None = None, through: Co
     """
     directory = RunDirectory.open(out)
     if experiment is not None:
+        experiment = directory.settled(experiment)
         directory.refuse_other(experiment)
         if experiment.rounds < directory.finished_rounds():
             raise UserError(
@@ -55,10 +57,21 @@ def ensure(experiment: Experiment, out: str | Path, *, through: Connection | Non
     return _go_on(experiment, Path(out), through)
 
 
+def _simulate(experiment: Experiment) -> tuple[Simulation, Choice | None]:
+    """Return the simulation, with a precision in place of `auto`; what is wrong with data comes up before a run is."""
+    simulation = Simulation(experiment)
+    if experiment.training.precision != "auto":
+        return simulation, None
+    choice = choose(simulation)
+    return simulation.settled(choice.precision), choice
+
+
 def _go_on(experiment: Experiment, path: Path | None, through: Connection | None) -> Records:
-    if path is not None and RunDirectory(path).is_done(experiment):
-        return
-    connection = through or Simulation(experiment)  # what is wrong with the data comes up before there is a run
+    if path is not None:
+        experiment = RunDirectory(path).settled(experiment)
+        if RunDirectory(path).is_done(experiment):
+            return
+    connection, choice = (through, None) if through else _simulate(experiment)
     federation = connection.federation
     if through and (different := list(differences(federation.experiment.to_dict(), experiment.to_dict()))):
         raise UserError(f"the connection is for another experiment ({', '.join(different)}): give both the same")
@@ -66,6 +79,8 @@ def _go_on(experiment: Experiment, path: Path | None, through: Connection | None
         directory = RunDirectory(path or Path(stack.enter_context(TemporaryDirectory(prefix="feddecorr-"))))
         stack.enter_context(directory.locked())
         directory.begin(federation)
+        if choice:
+            directory.choose_precision(choice)
         done, server = directory.take_up(federation.start())
         if done >= experiment.rounds:
             return

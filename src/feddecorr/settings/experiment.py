@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -16,7 +17,7 @@ from feddecorr.models import MODELS, ConvNet, Model
 from feddecorr.partition import PARTITIONS, Dirichlet, Partition
 from feddecorr.regularizers import REGULARIZERS, Regularizer
 from feddecorr.settings.kinds import Family, Kind
-from feddecorr.settings.training import Evaluation, Training
+from feddecorr.settings.training import AUTO, Evaluation, Training
 from feddecorr.settings.words import read_list
 from feddecorr.transforms import TRANSFORMS, Transform
 
@@ -105,6 +106,14 @@ class Experiment(Kind):
         return f"{DATA.name(self.data)}-{method}".replace(":", "-").replace("/", "-")
 
     @model_validator(mode="after")
+    def _share_out_cores(self) -> Experiment:
+        """Pin `training.threads=auto` to what it means here: threads are part of the bits, and a run keeps them."""
+        if self.training.threads == AUTO:
+            threads = max(1, (os.cpu_count() or 1) // self.cohort)
+            self.__dict__["training"] = self.training.model_copy(update={"threads": threads})  # not valid before
+        return self
+
+    @model_validator(mode="after")
     def _fit_together(self) -> Experiment:
         if self.method.needs_sgd and self.training.optimizer != "sgd":
             name = METHODS.name(self.method)
@@ -125,6 +134,12 @@ class Experiment(Kind):
     def pinned(self, sha256: str | None = None) -> Experiment:
         """Return the experiment with data of one's own pinned by their digest, which is made unless it is given."""
         return self.model_copy(update={"data": self.data.pinned(sha256)})
+
+    def settled(self, precision: Literal["fp32", "bf16"]) -> Experiment:
+        """Return the experiment with a precision in place of `auto`; any other stays as it is said."""
+        if self.training.precision != "auto":
+            return self
+        return self.model_copy(update={"training": self.training.model_copy(update={"precision": precision})})
 
     def identity(self) -> dict[str, Any]:
         """Return all that decides the bits of a run.
