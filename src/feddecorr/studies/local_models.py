@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from statistics import fmean
 
-from feddecorr.collapse.averaging import averaging_effect
+from feddecorr.collapse.averaging import averaging_effect, geometric_mean
 from feddecorr.report.figures import logarithms
 from feddecorr.studies.cells import Cell
 from feddecorr.studies.sample import Sample
@@ -20,6 +20,12 @@ def local_ranks(cell: Cell) -> Sample:
     """Return the mean effective rank of the local models, by seed."""
     found = {seed: local_values(run, "effective_rank") for seed, run in cell.runs.items()}
     return Sample({seed: fmean(values) for seed, values in found.items() if values})
+
+
+def typical_local_ranks(cell: Cell) -> Sample:
+    """Return the geometric mean of the local models' effective ranks, by seed: averaging is compared with it."""
+    found = {seed: local_values(run, "effective_rank") for seed, run in cell.runs.items()}
+    return Sample({seed: geometric_mean(values) for seed, values in found.items() if values})
 
 
 def local_spectra(summary: Summary) -> dict[str, list[float]]:
