@@ -7,6 +7,8 @@ from __future__ import annotations
 
 NOT_RUN = {
     "make demo": "trains for a minute; tests/cli/test_demo.py runs the command below it",
+    "feddecorr run method=scaffold regularizers=feddecorr rounds=20 engine=flower --out runs/flower": "starts Flower "
+    "and Ray; tests/flower/test_endings.py runs such commands",
     "make test": "is what runs these tests",
     ".venv/bin/pytest -n0 tests/methods/test_laws.py -k clipped": "needs the reader's method in the source tree",
 }
