@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help install demo test lint types tests format bench clean
+.PHONY: help install demo test lint types tests docs format bench clean
 
 help:  ## list the commands
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -30,6 +30,9 @@ types: install  ## strict static types
 
 tests: install  ## the test suite, in parallel
 	$(BIN)/pytest
+
+docs: install  ## the documentation's site, in build/site/html: pages, gallery and reference (a few minutes)
+	$(BIN)/python docs/site/website.py
 
 format: install  ## rewrite the sources in the project's style
 	$(BIN)/ruff format .
