@@ -72,7 +72,7 @@ def bands(lines: Mapping[str, Band], x: str, y: str, *, threshold: bool = False)
 def bars(groups: Mapping[str, Sequence[float | None]], places: Sequence[str], x: str, y: str) -> go.Figure:
     """Draw the groups' bars side by side at each place."""
     figure = _figure(x, y)
-    for (name, values), colour in zip(groups.items(), _colours(groups), strict=True):
+    for (name, values), colour in zip(groups.items(), colours(len(groups)), strict=True):
         figure.add_bar(x=list(places), y=list(values), name=name, marker_color=colour)
     figure.update_xaxes(type="category")
     return figure
