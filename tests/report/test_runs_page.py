@@ -7,7 +7,7 @@ from small import forget_models, small
 
 from feddecorr.errors import RunError, UserError
 from feddecorr.report import write_report
-from feddecorr.report.figures import COLOURS
+from feddecorr.report.colours import COLOURS
 from feddecorr.runs.pipeline import run
 
 

@@ -22,6 +22,8 @@ class MOON(Method):
     The projection head of the paper is an option of the model (`model.projection=256`).
     """
 
+    may_forget = True
+
     mu: float = Field(1.0, ge=0, description="weight of the contrastive term")
     temperature: float = Field(0.5, gt=0, description="τ, by which similarities are divided")
     variant: Literal["published", "released"] = Field(

@@ -71,6 +71,8 @@ def _go_on(experiment: Experiment, path: Path | None, through: Connection | None
         experiment = RunDirectory(path).settled(experiment)
         if RunDirectory(path).is_done(experiment):
             return
+    if through is None:
+        experiment.engine.check()
     connection, choice = (through, None) if through else _simulate(experiment)
     federation = connection.federation
     if through and (different := list(differences(federation.experiment.to_dict(), experiment.to_dict()))):

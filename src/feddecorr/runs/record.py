@@ -21,7 +21,8 @@ class Record:
     the mean of every local epoch. `model` is the global model after the round, `local_models` are the clients'
     models before they were averaged, each with what a run records of its representations of the test images; a
     model that was not evaluated is not there. `averaging` compares those models with their average. `missing` says of
-    each client that took no part in the end, why.
+    each client that took no part in the end, why, `notes` what is to be known of others (such as that a node had lost
+    what its client remembered).
     `state` is the global model, as a module's `load_state_dict` takes it; it has a file of its own.
     """
 
@@ -33,6 +34,7 @@ class Record:
     local_models: dict[int, Diagnosis] = field(default_factory=dict)
     averaging: Averaging | None = None
     missing: dict[int, str] = field(default_factory=dict)
+    notes: dict[int, str] = field(default_factory=dict)
     local_terms: dict[int, dict[str, list[float]]] = field(default_factory=dict)
     state: State = field(default_factory=dict, repr=False, compare=False)
 
@@ -48,6 +50,7 @@ class Record:
             local_models=found.local,
             averaging=found.averaging,
             missing=now.missing,
+            notes=now.notes,
             local_terms=now.local_terms,
             state={**now.server.weights, **now.server.buffers},
         )
@@ -85,6 +88,7 @@ class Record:
             "terms": self.terms,
             "seconds": self.seconds,
             "missing": {str(client): why for client, why in self.missing.items()},
+            **({"notes": {str(client): what for client, what in self.notes.items()}} if self.notes else {}),
             "model": None if self.model is None else self.model.recorded(),
             "local_models": {str(client): found.recorded() for client, found in self.local_models.items()},
             "averaging": None if self.averaging is None else asdict(self.averaging),
@@ -105,6 +109,7 @@ class Record:
             local_models={client: Diagnosis.from_dict({**found, "client": client}) for client, found in local.items()},
             averaging=None if averaging is None else Averaging(**averaging),
             missing=_by_client(document["missing"]),
+            notes=_by_client(document.get("notes", {})),
             local_terms=_by_client(document["local_terms"]),
         )
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BeforeValidator, Field, PlainSerializer, PositiveInt, model_validator
 
 from feddecorr.data import DATA, Data, Digits
-from feddecorr.engines.table import ENGINES, Engine, Serial
+from feddecorr.engines.engine_table import ENGINES, Engine, Serial
 from feddecorr.methods import METHODS, FedAvg, Method
 from feddecorr.models import MODELS, ConvNet, Model
 from feddecorr.partition import PARTITIONS, Dirichlet, Partition
