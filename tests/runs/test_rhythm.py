@@ -18,6 +18,21 @@ def test_the_last_round_is_always_evaluated() -> None:
     assert [record.accuracy is not None for record in records] == [False, True, True]
 
 
+def test_so_many_of_the_last_rounds_are_evaluated_as_asked_for() -> None:
+    records = list(run(small("evaluation.every=3", "evaluation.final=2", "rounds=6")))
+    assert [record.round for record in records if record.model is not None] == [3, 5, 6]
+
+
+def test_clients_models_can_be_looked_at_in_the_last_round_only() -> None:
+    """What is found then is what is found with them looked at always."""
+    last, always = (
+        list(run(small("evaluation.every=1", f"evaluation.clients={when}", "rounds=2"))) for when in ("last", "true")
+    )
+    assert [bool(record.local_models) for record in last] == [False, True]
+    assert [bool(record.local_models) for record in always] == [True, True]
+    assert last[-1].local_models == always[-1].local_models
+
+
 @pytest.mark.parametrize("words", [[], ["clients=50", "participation=0.2"], ["evaluation.clients=true"]])
 def test_the_papers_settings_are_evaluated_in_every_round(words: list[str]) -> None:
     """Ten local epochs on 50 000 images beside 10 000 for testing; with part of the clients, and with their models."""
@@ -55,7 +70,7 @@ def test_forward_passes_stay_below_a_tenth_of_the_training(words: list[str], siz
     batches = [len(batch) for batch in split_batches(torch.arange(size), experiment.training.batch)]
     seen = sum(sum(batches[:steps]) for steps in experiment.training.steps_per_epoch(len(batches)))
     drawn = round(6 * experiment.participation)
-    cost = (1 + drawn * experiment.evaluation.clients) * test / (3 * drawn * seen)
+    cost = (1 + drawn * (experiment.evaluation.clients is True)) * test / (3 * drawn * seen)
     found = rhythm(experiment, 6 * size, test)
     assert cost / found < 0.1 + 1e-12
     assert found == 1 or cost / (found - 1) > 0.1 - 1e-12

@@ -36,7 +36,7 @@ def resume(out: str | Path, *, experiment: Experiment | None = None, through: Co
     """Go on with a run after any interruption; yields the records of the rounds that were missing.
 
     Another experiment may be given if it differs only in what changes no bit: `rounds` (to go further), `engine`,
-    `evaluation.every` and `evaluation.classes`.
+    `evaluation.every`, `evaluation.final` and `evaluation.classes`.
     """
     directory = RunDirectory.open(out)
     if experiment is not None:

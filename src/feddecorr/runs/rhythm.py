@@ -52,7 +52,7 @@ class Evaluations:
         """Evaluate the clients' models on their way to the server: no engine knows of it."""
         self._local, self._mean = {}, STATISTICS[self._experiment.buffers]()
         for update in updates:
-            if self._experiment.evaluation.clients and (found := self._look(info.round, update)):
+            if looks_at_clients(self._experiment, info.round) and (found := self._look(info.round, update)):
                 self._local[update.client] = replace(found, client=update.client)
                 self._mean.add({**update.weights, **update.buffers}, update.examples)
             yield update
@@ -75,9 +75,20 @@ class Evaluations:
 
     def _look(self, number: int, state: Server | Update) -> Diagnosis | None:
         last = number == self._experiment.rounds
-        if self._evaluate is None or (number % self._every and not last):
+        if self._evaluate is None or not is_due(self._experiment, number, self._every):
             return None
         return self._evaluate(state, classes=last or self._experiment.evaluation.classes == "always")
+
+
+def is_due(experiment: Experiment, number: int, every: int) -> bool:
+    """Tell whether a round is evaluated, in that rhythm or as one of the last."""
+    return number % every == 0 or experiment.rounds - experiment.evaluation.final < number <= experiment.rounds
+
+
+def looks_at_clients(experiment: Experiment, number: int) -> bool:
+    """Tell whether the clients' models are looked at when that round is evaluated."""
+    clients = experiment.evaluation.clients
+    return number == experiment.rounds if clients == "last" else clients
 
 
 def rhythm(experiment: Experiment, train: int, test: int) -> int:
@@ -87,7 +98,7 @@ def rhythm(experiment: Experiment, train: int, test: int) -> int:
     Images are counted, and no clock is read: it is the same on every machine.
     """
     every = experiment.evaluation.every
-    evaluated = test * evaluated_models(experiment)
+    evaluated = test * (1 + experiment.cohort * (experiment.evaluation.clients is True))
     return math.ceil(SHARE * evaluated / (FORWARD * trained_images(experiment, train))) if every == "auto" else every
 
 
@@ -98,6 +109,7 @@ def trained_images(experiment: Experiment, train: int) -> float:
     return experiment.cohort * seen
 
 
-def evaluated_models(experiment: Experiment) -> int:
-    """Return how many models an evaluation looks at: the global one and, by wish, each client's."""
-    return 1 + experiment.cohort * experiment.evaluation.clients
+def evaluated_models(experiment: Experiment, every: int) -> int:
+    """Return how many models a run looks at: the global one and, by wish, each client's, in each round that is due."""
+    due = [number for number in range(1, experiment.rounds + 1) if is_due(experiment, number, every)]
+    return sum(1 + experiment.cohort * looks_at_clients(experiment, number) for number in due)

@@ -150,7 +150,7 @@ class Experiment(Kind):
         settings = self.to_dict()
         for name in ("engine", "rounds"):
             del settings[name]
-        for name in ("every", "classes"):
+        for name in ("every", "final", "classes"):
             del settings["evaluation"][name]
         for table in (settings["data"], settings["partition"]):
             if table.get("sha256"):

@@ -63,13 +63,16 @@ class Evaluation(Kind):
     every: PositiveInt | Literal["auto"] = Field(
         "auto",
         description="rounds from one evaluation to the next; auto: as few as keep it below a tenth of the training, by "
-        "counting images; the last is always evaluated",
+        "counting images",
     )
+    final: PositiveInt = Field(1, description="so many of the last rounds are evaluated whatever the rhythm")
     classes: Literal["last", "always"] = Field(
         "last",
         description="when to measure also what labels tell (neural collapse, spectra of classes) and RankMe: in the "
         "last round, or with every evaluation",
     )
     batch: PositiveInt = Field(500, description="images in one forward pass")
-    clients: bool = Field(False, description="evaluate each client's model, too, before models are averaged")
+    clients: bool | Literal["last"] = Field(
+        False, description="evaluate each client's model, too, before models are averaged; last: in the last round only"
+    )
     epochs: bool = Field(False, description="record the terms of each client's objective for every local epoch")

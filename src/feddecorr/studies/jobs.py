@@ -76,10 +76,12 @@ def _name(labels: Labels) -> str:
 
 
 def _both(one: Experiment, other: Experiment) -> Experiment:
-    every = one.evaluation.every
-    if every != other.evaluation.every:
+    every, final = one.evaluation.every, max(one.evaluation.final, other.evaluation.final)
+    if one.rounds != other.rounds and final > 1:
+        every = 1  # what is last of the one is in the midst of the other
+    elif every != other.evaluation.every:
         every = math.gcd(*(1 if each.evaluation.every == "auto" else each.evaluation.every for each in (one, other)))
-    evaluation = one.evaluation.model_copy(update={"every": every})
+    evaluation = one.evaluation.model_copy(update={"every": every, "final": final})
     return one.model_copy(update={"rounds": max(one.rounds, other.rounds), "evaluation": evaluation})
 
 

@@ -122,7 +122,7 @@ SMALL = Scale(
     seeds=3,
     every="clients=10 partition=dirichlet model=convnet model.widths=[16,32,64,512] training.epochs=2 "
     "training.batch=64 training.lr=0.01 training.momentum=0.9 training.weight_decay=1e-5 rounds=40 "
-    "evaluation.clients=true evaluation.every=1",
+    "evaluation.clients=last evaluation.every=1",
     data={
         "cifar10": "data=cifar10 data.train=10000 data.test=2000",
         "cifar100": "data=cifar100 data.train=10000 data.test=2000",
@@ -171,7 +171,7 @@ SMOKE = Scale(
     seeds=1,
     every="data=synthetic data.train=160 data.test=60 data.classes=4 data.channels=1 data.size=8 clients=4 "
     "partition=dirichlet partition.minimum=5 model=convnet model.widths=[8,16] training.epochs=1 training.batch=16 "
-    "rounds=2 evaluation.clients=true evaluation.every=1",
+    "rounds=2 evaluation.clients=last evaluation.every=1",
     data={
         "synthetic": "",
         "digits": "data=digits data.train=160 data.test=60",

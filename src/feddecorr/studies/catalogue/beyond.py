@@ -78,7 +78,7 @@ AVERAGING = Grid(
     name="averaging",
     shows="the rank before and after averaging",
     place="beyond the paper",
-    settings="evaluation.clients=true",
+    settings="evaluation.clients=last",
     axes={
         "data": ("cifar100",),
         "method": ("fedavg",),
