@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help install demo test lint types tests test-deployment format bench clean
+.PHONY: help install demo test lint types tests test-deployment docs format bench clean
 
 help:  ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -34,12 +34,15 @@ tests: install  ## the test suite, in parallel; all but the next
 test-deployment: install  ## federations on Flower, simulated and deployed; each file starts its processes once
 	$(BIN)/pytest --dist loadfile tests/flower
 
+docs: install  ## the documentation's site, in build/site/html: pages, gallery and reference (a few minutes)
+	$(BIN)/python docs/site/website.py
+
 format: install  ## rewrite the sources in the project's style
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: install  ## speed and memory against a bare PyTorch loop
-	$(BIN)/python -m benchmarks.speed
+bench: install  ## speed and memory in one table, beside what is recorded (about ten minutes)
+	$(BIN)/python -m benchmarks.table
 
 clean:  ## remove the environment and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache build dist

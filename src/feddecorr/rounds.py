@@ -10,9 +10,12 @@ from feddecorr.federation import Federation
 from feddecorr.intake import Intake
 from feddecorr.messages import Server, Update
 from feddecorr.randomness import first_of_permutation, named_seed
-from feddecorr.states import Mean
+from feddecorr.states import Mean, PooledMean
 from feddecorr.threads import threads
 from feddecorr.transforms import Updates
+
+STATISTICS: dict[str, type[Mean]] = {"average": Mean, "pooled": PooledMean, "fixed": Mean, "local": Mean}
+"""How the clients' BatchNorm statistics become those of the global model."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,7 @@ def federate(
             missing=experiment.missing,
             minimum=experiment.minimum_clients,
         )
-        terms, statistics = TermMeans(), Mean()
+        terms, statistics = TermMeans(), STATISTICS[experiment.buffers]()
         with threads(experiment.training.threads):  # the cores are for the clients
             updates = terms.count(intake.take(run_clients(broadcast, clients)))
             changes: list[Updates] = [*watch, *experiment.transforms.values()]

@@ -43,7 +43,7 @@ def app(
 
     Example:  feddecorr flower app apps/a data=nodes clients=3 method=scaffold regularizers=feddecorr
     """
-    from feddecorr.engines.table import ENGINES, Flower  # noqa: PLC0415 - PyTorch is loaded when it is needed
+    from feddecorr.engines.engine_table import ENGINES, Flower  # noqa: PLC0415 - PyTorch is loaded when it is needed
     from feddecorr.flower.app_folder import write_experiment  # noqa: PLC0415
     from feddecorr.settings.experiment import Experiment  # noqa: PLC0415
 
