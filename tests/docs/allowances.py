@@ -57,6 +57,7 @@ SHORTER = {
     r"feddecorr theory alignment": "dim=10 epochs=1,2 epoch_samples=100",
     r"python -m benchmarks\.augmentation_cost": "--repeats 1 --size 8",
     r"python -m benchmarks\.diagnosis_cost": "--images 40 --repeats 1",
+    r"python -m benchmarks\.flower_scale": "--nodes 20 --cohort 3 --rounds 3",
     r"python -m benchmarks\.loss_scale": "data=digits model.widths=[16,32] training.epochs=1 rounds=1"
     " --seeds 1 --paper 0.1 --released 0.1",
     r"python -m benchmarks\.precision": "lenet --rounds 1",
