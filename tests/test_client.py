@@ -1,12 +1,12 @@
-import numpy as np
 import pytest
 import torch
 from small import small
 from torch.nn.functional import cross_entropy
 
-from feddecorr.client import Client, split_batches
+from feddecorr.client import Client
 from feddecorr.errors import RunError
 from feddecorr.federation import Simulation
+from feddecorr.local_training.batches import batch_sizes
 from feddecorr.messages import Broadcast
 from feddecorr.rounds import federate
 from feddecorr.states import State
@@ -129,9 +129,7 @@ def test_a_diverging_client_is_an_error() -> None:
 
 @pytest.mark.parametrize(("count", "sizes"), [(10, [4, 4, 2]), (9, [4, 5]), (8, [4, 4]), (1, [1]), (5, [5])])
 def test_no_batch_of_one_unless_it_is_all_there_is(count: int, sizes: list[int]) -> None:
-    batches = split_batches(torch.arange(count), 4)
-    assert [len(batch) for batch in batches] == sizes
-    np.testing.assert_array_equal(torch.cat(batches).numpy(), np.arange(count))
+    assert list(batch_sizes(count, 4)) == sizes
 
 
 def test_frozen_parameters_stay_as_they_are() -> None:

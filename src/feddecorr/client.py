@@ -1,28 +1,33 @@
-"""The client: the one training loop, which every engine calls and no method repeats."""
+"""The client: local training from what the server sent, which every engine calls and no method repeats."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor
 
-from feddecorr.data.augment.changes import augment
-from feddecorr.errors import RunError
 from feddecorr.federation import Shard, Task
+from feddecorr.local_training.alone import Alone
+from feddecorr.local_training.batches import batches
+from feddecorr.local_training.loop import Shorten, train
+from feddecorr.local_training.part import BUFFERS, Part, section
+from feddecorr.local_training.several import ClientError, blamed
+from feddecorr.local_training.side_by_side import SideBySide
 from feddecorr.messages import Broadcast, Update
-from feddecorr.methods import Local, Trained
-from feddecorr.objective import Pass, Term, cross_entropy
-from feddecorr.optimizers import OPTIMIZERS, clip
-from feddecorr.randomness import generator, seeded
+from feddecorr.methods import Trained
+from feddecorr.optimizers import OPTIMIZERS, Optimizer, clip, clip_each
 from feddecorr.representation import capture_representations
 from feddecorr.states import State, copy_into
 from feddecorr.threads import threads
 
-BUFFERS = "buffers/"
-METHOD = "method/"
-NO_ROOM: Mapping[str, State] = {}
+Room = Mapping[str, State]
+"""Tensors to hold the trained `weights` and `buffers`, if there are any, laid out like those of an earlier update."""
+
+NO_ROOM: Room = {}
+
+Outcome = tuple[Update, State] | Exception
+"""What a client sends and what it is to remember, or what went wrong."""
 
 
 class Client:
@@ -37,136 +42,68 @@ class Client:
         self.parameters = dict(self.model.named_parameters())
         self.buffers = dict(self.model.named_buffers())
 
-    def __call__(
-        self, broadcast: Broadcast, shard: Shard, memory: State, room: Mapping[str, State] = NO_ROOM
-    ) -> tuple[Update, State]:
-        """Train on the shard from what the server sent; return the update and what to remember.
-
-        In `room` may be tensors to hold the trained `weights` and `buffers`, laid out like those of an earlier update.
-        """
+    def __call__(self, broadcast: Broadcast, shard: Shard, memory: State, room: Room = NO_ROOM) -> tuple[Update, State]:
+        """Train on the shard from what the server sent; return the update and what to remember."""
         experiment = self.task.experiment
-        remembered = _section(memory, BUFFERS) if experiment.buffers == "local" else {}
+        remembered = section(memory, BUFFERS) if experiment.buffers == "local" else {}
         _load(self.parameters, broadcast.weights, room.get("weights", {}))
         _load(self.buffers, remembered or broadcast.buffers, room.get("buffers", {}))
-        local = Local(
-            client=shard.client,
-            broadcast=broadcast,
-            memory=_section(memory, METHOD),
-            model=self.model,
-            labels=shard.images.labels,
-            classes=len(self.task.classes),
-        )
-        with (
-            threads(experiment.training.threads),
-            seeded(experiment.seed, "client", broadcast.round, shard.client),
-        ):
-            amount, tally = self._train(local, shard)
+        self.model.train()
+        with threads(experiment.training.threads), torch.random.fork_rng():
+            part = Part(self.task, self.model, broadcast, shard, memory)
+            with part.stream, capture_representations(self.model) as seen:
+                learner = Alone(part.local, experiment.method, part.terms, seen)
+                optimizer = self._optimizer(learner.trainable, broadcast.round)
+                amounts = train(learner, batches(self.task, part.visits), optimizer, self._shorten(clip))
             weights = {name: parameter.detach().cpu() for name, parameter in self.parameters.items()}
             buffers = {name: buffer.detach().cpu() for name, buffer in self.buffers.items()}
-            extra, kept = experiment.method.finish(local, Trained(weights, buffers, amount))
-        memory = {METHOD + name: tensor for name, tensor in kept.items()}
-        if experiment.buffers == "local":
-            # Copies, because the method may remember the same tensors, and a file holds none twice.
-            memory |= {BUFFERS + name: tensor.clone() for name, tensor in buffers.items()}
-        update = Update(
-            round=broadcast.round,
-            client=shard.client,
-            examples=len(shard),
-            amount=amount,
-            weights=weights,
-            buffers=buffers,
-            extra=extra,
-            metrics=tally.means(),
-            epochs=tally.epochs() if experiment.evaluation.epochs else {},
-        )
-        return update, memory
+            return part.finish(Trained(weights, buffers, amounts[-1]), learner.tally)
 
-    def _train(self, local: Local, shard: Shard) -> tuple[float, Tally]:
-        experiment = self.task.experiment
-        training, method = experiment.training, experiment.method
-        terms: dict[str, Term] = {"cross_entropy": cross_entropy, **experiment.regularizers, **method.terms(local)}
-        trainable = local.trainable
-        optimizer = OPTIMIZERS[training.optimizer](trainable, training, training.rate(local.broadcast.round))
-        tally = Tally(terms)
-        self.model.train()
-        with capture_representations(self.model) as seen:
-            for batches in self._epochs(local, shard):
-                tally.begin_epoch()
-                for x, y in batches:
+    def together(self, broadcast: Broadcast, held: Sequence[tuple[Shard, State, Room]]) -> dict[int, Outcome]:
+        """Train several clients side by side, each as if it were alone, but for the last bits.
 
-                    def compute(x: Tensor = x, y: Tensor = y) -> Sequence[Tensor]:
-                        logits = self.model(x)
-                        forward = Pass(x, y, seen.z, logits, self.parameters)
-                        return torch.autograd.grad(tally.total(forward), trainable, materialize_grads=True)
+        A client that fails leaves, and the others are trained without it.
+        """
+        outcomes: dict[int, Outcome] = {}
+        while left := [each for each in held if each[0].client not in outcomes]:
+            try:
+                outcomes |= self._side_by_side(broadcast, left)
+            except ClientError as error:
+                outcomes[error.client] = error.error
+        return outcomes
 
-                    gradients = method.gradient(local, compute)
-                    optimizer.step(gradients if training.clip is None else clip(gradients, training.clip))
-        return optimizer.amount, tally
+    def _side_by_side(self, broadcast: Broadcast, held: Sequence[tuple[Shard, State, Room]]) -> dict[int, Outcome]:
+        for parameter in self.parameters.values():  # nobody's: who looks at the live module is not to go unnoticed
+            parameter.data = torch.full_like(parameter, torch.nan)
+        with threads(self.task.experiment.training.threads), torch.random.fork_rng():
+            parts = []
+            for shard, memory, _ in held:
+                with blamed(shard.client):
+                    parts.append(Part(self.task, self.model, broadcast, shard, memory))
+            rooms = {shard.client: room.get("weights", {}) for shard, _, room in held}
+            outcomes: dict[int, Outcome] = {}
+            for names in {tuple(part.terms): None for part in parts}:
+                alike = [part for part in parts if tuple(part.terms) == names]
+                alike.sort(key=lambda part: -part.visits.steps)
+                learner = SideBySide(self.task, self.model, alike)
+                optimizer = self._optimizer(learner.trainable, broadcast.round)
+                amounts = train(learner, learner.steps, optimizer, self._shorten(clip_each))
+                for place, part in enumerate(alike):
+                    weights = learner.weights(place, rooms[part.local.client])
+                    trained = Trained(weights, {}, amounts[part.visits.steps - 1])
+                    try:
+                        outcomes[part.local.client] = part.finish(trained, learner.tally, place)
+                    except Exception as error:  # whatever a client raises is reported, not swallowed
+                        outcomes[part.local.client] = error
+        return outcomes
 
-    def _epochs(self, local: Local, shard: Shard) -> Iterator[Iterator[tuple[Tensor, Tensor]]]:
-        """Yield the batches of each local epoch."""
-        experiment = self.task.experiment
-        training, images = experiment.training, shard.images
+    def _optimizer(self, trainable: Sequence[Tensor], number: int) -> Optimizer:
+        training = self.task.experiment.training
+        return OPTIMIZERS[training.optimizer](trainable, training, training.rate(number))
 
-        def batches(epoch: int, steps: int) -> Iterator[tuple[Tensor, Tensor]]:
-            place = local.broadcast.round, local.client, epoch
-            order = torch.randperm(len(shard), generator=generator(experiment.seed, "batches", *place))
-            chance = generator(experiment.seed, "augmentation", *place)
-            for batch in split_batches(order, training.batch)[:steps]:
-                pixels = augment(images.pixels.index_select(0, batch), experiment.data.augment, chance)
-                yield self.task.normalize(pixels.to(training.device)), images.labels[batch].to(training.device)
-
-        whole = len(split_batches(torch.arange(len(shard)), training.batch))
-        for epoch, steps in enumerate(training.steps_per_epoch(whole)):
-            yield batches(epoch, steps)
-
-
-class Tally:
-    """Adds the terms up and keeps the mean of each over the local steps."""
-
-    def __init__(self, terms: Mapping[str, Term]) -> None:
-        self.terms = terms
-        self._passes: list[list[Tensor]] = []
-        self._begun: list[int] = []
-
-    def begin_epoch(self) -> None:
-        """Let the next passes belong to a new local epoch."""
-        self._begun.append(len(self._passes))
-
-    def total(self, forward: Pass) -> Tensor:
-        """Return the objective of one pass."""
-        values = [term(forward) for term in self.terms.values()]
-        self._passes.append([value.detach() for value in values])
-        return sum(values[1:], start=values[0])
-
-    def means(self) -> dict[str, float]:
-        """Return the mean of each term, or refuse to hand on a model that diverged."""
-        means = self._means(0, None)
-        for name, mean in means.items():
-            if not math.isfinite(mean):
-                raise RunError(f"the term '{name}' became {mean} in local training; lower training.lr")
-        return means
-
-    def epochs(self) -> dict[str, list[float]]:
-        """Return the means of each local epoch."""
-        each = [self._means(*bounds) for bounds in zip(self._begun, [*self._begun[1:], None], strict=True)]
-        return {name: [means[name] for means in each] for name in self.terms}
-
-    def _means(self, start: int, stop: int | None) -> dict[str, float]:
-        table = torch.stack([torch.stack(values) for values in self._passes[start:stop]])
-        return dict(zip(self.terms, table.double().mean(0).tolist(), strict=True))
-
-
-def split_batches(order: Tensor, size: int) -> list[Tensor]:
-    """Cut into batches; a last batch of one, of which BatchNorm knows no variance, joins the one before it."""
-    batches = list(order.split(size))
-    if len(batches) > 1 and len(batches[-1]) == 1:
-        batches[-2:] = [torch.cat(batches[-2:])]
-    return batches
-
-
-def _section(state: State, prefix: str) -> State:
-    return {name.removeprefix(prefix): tensor for name, tensor in state.items() if name.startswith(prefix)}
+    def _shorten(self, shorten: Callable[[Sequence[Tensor], float], Sequence[Tensor]]) -> Shorten | None:
+        longest = self.task.experiment.training.clip
+        return None if longest is None else lambda gradients: shorten(gradients, longest)
 
 
 @torch.no_grad()

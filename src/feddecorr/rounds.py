@@ -70,9 +70,8 @@ def draw_clients(federation: Federation, number: int) -> list[int]:
     used as they come.
     """
     experiment, sizes = federation.experiment, federation.roster.sizes
-    count = max(1, round(experiment.participation * experiment.clients))
     stream = generator(experiment.seed, "participation", number)
-    drawn: list[int] = torch.randperm(experiment.clients, generator=stream)[:count].tolist()
+    drawn: list[int] = torch.randperm(experiment.clients, generator=stream)[: experiment.cohort].tolist()
     return sorted(drawn, key=lambda client: (-int(sizes[client]), client))
 
 

@@ -13,8 +13,9 @@ from plain import Batch, batches, same, send
 from small import digest, result, small
 
 from feddecorr import rounds
-from feddecorr.client import METHOD, Client
+from feddecorr.client import Client
 from feddecorr.federation import Simulation
+from feddecorr.local_training.part import METHOD
 from feddecorr.messages import Update
 from feddecorr.methods import METHODS, Local, Method
 from feddecorr.objective import Pass, cross_entropy

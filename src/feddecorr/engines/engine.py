@@ -27,5 +27,6 @@ class Engine(Kind):
 
 
 def failure(number: int, client: int, error: Exception) -> Failure:
-    """Return what is known of an error in a client's code; to be called where it is caught."""
-    return Failure(number, client, f"{type(error).__name__}: {error}", traceback.format_exc())
+    """Return what is known of an error in a client's code."""
+    trace = "".join(traceback.format_exception(error))
+    return Failure(number, client, f"{type(error).__name__}: {error}", trace)

@@ -86,6 +86,11 @@ class Experiment(Kind):
     engine: Annotated[Engine, *ENGINES.field()] = Field(Serial(), description="who runs the clients")
     seed: int = Field(0, description="of the split, the first weights, the batches and the draw of clients")
 
+    @property
+    def cohort(self) -> int:
+        """The number of clients in a round."""
+        return max(1, round(self.participation * self.clients))
+
     def label(self) -> str:
         """Return a short name: what is learned, by which method, with which regularizers."""
         method = "+".join([METHODS.name(self.method), *self.regularizers])

@@ -29,6 +29,11 @@ class Training(Kind):
     )
     weight_decay: float = Field(1e-5, ge=0, description="weight decay")
     clip: PositiveFloat | None = Field(None, description="greatest norm of a step's gradient; longer ones are scaled")
+    together: PositiveInt | Literal["auto"] = Field(
+        1,
+        description="clients that train side by side in one process, where their network and method can: a number, or "
+        "auto; part of the result's last bits",
+    )
     threads: PositiveInt = Field(1, description="threads of one client; part of the result's last bits")
     device: str = Field("cpu", description="where clients train and models are evaluated: cpu, cuda, cuda:0, …")
     precision: Literal["fp32", "bf16"] = Field("fp32", description="of forward and backward passes; weights stay fp32")

@@ -1,0 +1,130 @@
+"""Networks of several clients, their weights stacked: one product for each layer, over all clients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from feddecorr.representation import find_classifier
+from feddecorr.states import State
+
+ELEMENTWISE = (nn.Identity, nn.ReLU, nn.LeakyReLU, nn.ELU, nn.GELU, nn.SiLU, nn.Sigmoid, nn.Tanh, nn.Softplus)
+"""Layers that treat every number alike, whosever it is."""
+
+
+def obstacle(model: nn.Module) -> str | None:
+    """Return why networks of this kind are not stacked; None if they are.
+
+    Every layer has to treat each image by itself, so that batches of different sizes can be filled up. Convolutions
+    do so too, but side by side they were measured to be no faster.
+    """
+    for name, layer in _layers(model):
+        place = f"layer '{name}'" if name else "network"
+        if type(layer) not in (nn.Linear, nn.Flatten, *ELEMENTWISE):
+            return f"its {place} is of the kind {type(layer).__name__}, and only fully connected ones are put side by side"
+        if isinstance(layer, nn.Flatten) and (layer.start_dim, layer.end_dim) != (1, -1):
+            return f"its {place} flattens some dimensions only"
+    for name, module in model.named_modules():
+        if name and (module._forward_hooks or module._forward_pre_hooks):
+            return f"its layer '{name}' has a hook, which would not be called"
+    return None
+
+
+def first_products(model: nn.Module) -> str | None:
+    """Return the name of the weights that are multiplied with the images themselves, and with nothing else.
+
+    None where there are none, where they are not trained, or where they are the classifier's.
+    """
+    first, *others = [layer for _, layer in _layers(model) if not isinstance(layer, nn.Flatten)]
+    if not isinstance(first, nn.Linear) or first is find_classifier(model) or not first.weight.requires_grad:
+        return None
+    if any(parameter is first.weight for layer in others for parameter in layer.parameters()):
+        return None
+    return next(name for name, parameter in model.named_parameters() if parameter is first.weight)
+
+
+class Stacked:
+    """The networks of several clients, which all begin with the weights sent.
+
+    Images come as (clients, n, channels, height, width), and logits leave as (clients, n, classes). The weights
+    named by `elsewhere` are not held here: their products come in place of the images.
+    """
+
+    def __init__(
+        self, model: nn.Module, sent: Mapping[str, Tensor], clients: int, *, elsewhere: str | None = None
+    ) -> None:
+        self._parameters = {name: each for name, each in model.named_parameters() if name != elsewhere}
+        self._names = {id(parameter): name for name, parameter in model.named_parameters()}
+        self._elsewhere = elsewhere
+        self._layers = [layer for _, layer in _layers(model)]
+        self._classifier = find_classifier(model)
+        self._whole = {
+            name: sent[name].to(parameter.detach()).expand(clients, *parameter.shape).clone()
+            for name, parameter in self._parameters.items()
+        }
+        self.narrow(clients)
+
+    def narrow(self, clients: int) -> None:
+        """Go on with the first clients alone."""
+        trained = {name: parameter.requires_grad for name, parameter in self._parameters.items()}
+        self.weights = {name: whole[:clients].requires_grad_(trained[name]) for name, whole in self._whole.items()}
+        self.trainable = [weight for weight in self.weights.values() if weight.requires_grad]
+
+    def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the representations and the logits."""
+        z = x
+        for layer in self._layers:
+            if layer is self._classifier:
+                z = x
+            if isinstance(layer, nn.Linear):
+                x = self._multiply(x, layer)
+            else:
+                x = x.flatten(2) if isinstance(layer, nn.Flatten) else layer(x)
+        return z, x
+
+    def _multiply(self, x: Tensor, layer: nn.Linear) -> Tensor:
+        weight = self._names[id(layer.weight)]
+        bias = None if layer.bias is None else self.weights[self._names[id(layer.bias)]]
+        if weight == self._elsewhere:
+            return x if bias is None else x + bias.unsqueeze(1)
+        product: Tensor = _Products.apply(x, self.weights[weight], bias)  # type: ignore[no-untyped-call]  # PyTorch's
+        return product
+
+    def of(self, client: int) -> State:
+        """Return the weights of one client."""
+        return {name: whole[client].detach() for name, whole in self._whole.items()}
+
+
+class _Products(torch.autograd.Function):
+    """The products xWᵀ + b of each client, whose gradient lies in memory as W does; PyTorch's own is transposed."""
+
+    @staticmethod
+    def forward(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        return torch.bmm(x, weight.mT) if bias is None else torch.baddbmm(bias.unsqueeze(1), x, weight.mT)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor | None], _output: Tensor) -> None:
+        ctx.save_for_backward(*inputs[:2])
+
+    @staticmethod
+    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:
+        (slope,) = slopes
+        x, weight = ctx.saved_tensors
+        wanted = ctx.needs_input_grad
+        return (
+            torch.bmm(slope, weight) if wanted[0] else None,
+            torch.bmm(slope.mT, x) if wanted[1] else None,
+            slope.sum(1) if wanted[2] else None,
+        )
+
+
+def _layers(model: nn.Module, place: str = "") -> Iterator[tuple[str, nn.Module]]:
+    """Yield the layers with their names, in the order in which they are called."""
+    if type(model) is not nn.Sequential:
+        yield place, model
+        return
+    for name, child in model.named_children():
+        yield from _layers(child, f"{place}.{name}" if place else name)
