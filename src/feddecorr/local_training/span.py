@@ -41,6 +41,7 @@ class Span:
         stacked = images.view(clients, self.rows, -1) if even else self._filled_up()
         self._start = stacked.flatten(0, 1) @ sent.T
         self._products = torch.bmm(stacked, stacked.mT).flatten(0, 1)
+        self._starts = torch.arange(clients, device=sent.device).unsqueeze(1) * self.rows
         self._scale, self._coefficients = sent.new_ones(clients, 1, 1), sent.new_zeros(clients, self.rows, len(sent))
         self.narrow(clients)
 
@@ -55,8 +56,8 @@ class Span:
         self.trainable = [whole[:clients].requires_grad_() for whole in (self._scale, self._coefficients)]
 
     def __call__(self, places: Tensor) -> Tensor:
-        """Return XWᵀ of the images at these places, of shape (clients, n); a client's begin at a multiple of `rows`."""
-        every = places.flatten()
+        """Return XWᵀ of the images at these places of each client, of shape (clients, n)."""
+        every = (places + self._starts[: len(places)]).flatten()
         start, products = (
             table.index_select(0, every).unflatten(0, places.shape) for table in (self._start, self._products)
         )
