@@ -54,7 +54,7 @@ class Client:
             with part.stream, capture_representations(self.model) as seen:
                 learner = Alone(part.local, experiment.method, part.terms, seen)
                 optimizer = self._optimizer(learner.trainable, broadcast.round)
-                amounts = train(learner, batches(self.task, part.visits), optimizer, self._shorten(clip))
+                amounts = train(learner.gradients, batches(self.task, part.visits), optimizer, self._shorten(clip))
             weights = {name: parameter.detach().cpu() for name, parameter in self.parameters.items()}
             buffers = {name: buffer.detach().cpu() for name, buffer in self.buffers.items()}
             return part.finish(Trained(weights, buffers, amounts[-1]), learner.tally)
@@ -87,7 +87,7 @@ class Client:
                 alike.sort(key=lambda part: -part.visits.steps)
                 learner = SideBySide(self.task, self.model, alike)
                 optimizer = self._optimizer(learner.trainable, broadcast.round)
-                amounts = train(learner, learner.steps, optimizer, self._shorten(clip_each))
+                amounts = train(learner.gradients, learner.steps, optimizer, self._shorten(clip_each))
                 for place, part in enumerate(alike):
                     weights = learner.weights(place, rooms[part.local.client])
                     trained = Trained(weights, {}, amounts[part.visits.steps - 1])

@@ -46,6 +46,8 @@ def tell(directory: Path, *, json: bool) -> None:
     run = RunDirectory.open(directory)
     if note := run.federation()["note"]:
         say(f"mind the data: {note}")
+    if because := (run.environment() or {}).get("together", {}).get("because"):
+        say(f"clients trained one by one: {because}")
     if json:
         print_json(run.to_dict())
         return

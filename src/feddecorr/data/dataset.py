@@ -32,7 +32,7 @@ class Images:
     labels: Tensor
 
     def __len__(self) -> int:
-        return len(self.labels)
+        return self.labels.shape[0]  # quicker than len(…), and asked for often
 
     def share(self) -> None:
         """Move to shared memory, where worker processes see the images without a copy."""

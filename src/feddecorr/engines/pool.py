@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     Recipe = tuple[Task, Shards, Memories]
 
+
 class Pool(Engine):
     """Runs clients in worker processes that share the images; a killed worker is replaced."""
 

@@ -75,13 +75,11 @@ class _Products(torch.autograd.Function):
     """Products of weights in the span with images; what goes back is the gradient's coordinates."""
 
     @staticmethod
-    def forward(start: Tensor, products: Tensor, _places: Tensor, scale: Tensor, coefficients: Tensor) -> Tensor:
-        return torch.baddbmm(start * scale, products, coefficients)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], _output: Tensor) -> None:
-        ctx.save_for_backward(inputs[2])
-        ctx.shape = inputs[4].shape
+    def forward(ctx: Any, start: Tensor, products: Tensor, places: Tensor, *held: Tensor) -> Tensor:
+        scale, coefficients = held
+        ctx.save_for_backward(places)
+        ctx.shape = coefficients.shape
+        return torch.baddbmm(start.mul_(scale), products, coefficients)
 
     @staticmethod
     def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:

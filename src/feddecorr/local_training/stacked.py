@@ -24,7 +24,9 @@ def obstacle(model: nn.Module) -> str | None:
     for name, layer in _layers(model):
         place = f"layer '{name}'" if name else "network"
         if type(layer) not in (nn.Linear, nn.Flatten, *ELEMENTWISE):
-            return f"its {place} is of the kind {type(layer).__name__}, and only fully connected ones are put side by side"
+            return (
+                f"its {place} is of the kind {type(layer).__name__}, and only fully connected ones are put side by side"
+            )
         if isinstance(layer, nn.Flatten) and (layer.start_dim, layer.end_dim) != (1, -1):
             return f"its {place} flattens some dimensions only"
     for name, module in model.named_modules():
@@ -102,12 +104,9 @@ class _Products(torch.autograd.Function):
     """The products xWᵀ + b of each client, whose gradient lies in memory as W does; PyTorch's own is transposed."""
 
     @staticmethod
-    def forward(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        ctx.save_for_backward(x, weight)
         return torch.bmm(x, weight.mT) if bias is None else torch.baddbmm(bias.unsqueeze(1), x, weight.mT)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor | None], _output: Tensor) -> None:
-        ctx.save_for_backward(*inputs[:2])
 
     @staticmethod
     def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,7 @@ class RunDirectory:
         if not self.exists() or experiment != self.experiment():
             write_json(self.path / "experiment.json", experiment.to_dict())
         if not (self.path / "environment.json").exists():
-            write_json(self.path / "environment.json", environment())
+            write_json(self.path / "environment.json", {**environment(), "together": asdict(federation.task.together)})
         if not (self.path / "federation.json").exists():
             labels = federation.roster.labels
             about = {
@@ -120,7 +121,7 @@ class RunDirectory:
         return Experiment.parse(json.loads((self.path / "experiment.json").read_text()))
 
     def environment(self) -> dict[str, Any] | None:
-        """Return versions, commit and machine on which the run began; None if it never did."""
+        """Return versions, commit, machine and how clients train together since it began; None if it never did."""
         file = self.path / "environment.json"
         return json.loads(file.read_text()) if file.exists() else None
 
