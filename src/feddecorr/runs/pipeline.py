@@ -61,10 +61,10 @@ def _go_on(experiment: Experiment, path: Path | None, through: Connection | None
         return
     connection = through or Simulation(experiment)  # what is wrong with the data comes up before there is a run
     federation = connection.federation
-    if through is not None and federation.task.together.clients > 1:
+    if federation.task.together.clients > 1 and through is not None:
         raise UserError(
-            f"training.together={experiment.training.together}: clients of a live connection are apart from each other, "
-            "and train one by one; say training.together=1"
+            f"training.together={experiment.training.together}: the clients of a live connection train one by one, "
+            "each where it is; say training.together=1"
         )
     with ExitStack() as stack:
         directory = RunDirectory(path or Path(stack.enter_context(TemporaryDirectory(prefix="feddecorr-"))))
