@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from benchmarks.recording import write_record
-from feddecorr import decorrelation
+from feddecorr import contrast, decorrelation
 from feddecorr.engines.allocator import keep_freed_memory
 from feddecorr.models import MobileNetV2
 from feddecorr.optimizers import SGD
@@ -53,12 +53,14 @@ CONTESTANTS: dict[str, Loss] = {
 ALONE: dict[str, Loss] = {
     "feddecorr": decorrelation.feddecorr,
     "feddecorr, d×d": feddecorr_wide,
+    "logdet": decorrelation.logdet,
     "decov": decorrelation.decov,
     "structured_decov": decorrelation.structured_decov,
     "singular": decorrelation.singular,
     "vicreg_covariance": decorrelation.vicreg_covariance,
     "vicreg_variance": decorrelation.vicreg_variance,
     "spectral_entropy": decorrelation.spectral_entropy,
+    "uniformity": contrast.uniformity,
 }
 
 

@@ -3,8 +3,8 @@
     python -m benchmarks.memory [--rounds 1000] [--record results/memory.json]
 
 Four clients, of which three take part, with BatchNorm, SCAFFOLD and FedDecorr, evaluated in every round, in a pool
-of two workers and in one process. Counted is the proportional set size: pages that processes share count once. What
-matters is how much it grows after the first fifty rounds.
+of two workers and in one process. Counted is the resident memory of each process; pages that processes share count
+once for each, whoever else runs on the machine. What matters is how much it grows after the first fifty rounds.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ WARM, EVERY = 50, 10
 def together() -> float:
     """Return the megabytes of this process and all below it."""
     main = psutil.Process()
-    return sum(float(each.memory_full_info().pss) for each in [main, *main.children(recursive=True)]) / 1e6
+    return sum(float(each.memory_info().rss) for each in [main, *main.children(recursive=True)]) / 1e6
 
 
 def measure(engine: str, rounds: int) -> dict[str, Any]:

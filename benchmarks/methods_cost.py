@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -21,7 +22,6 @@ from benchmarks.recording import write_record
 from feddecorr.client import Client
 from feddecorr.engines.allocator import keep_freed_memory
 from feddecorr.federation import Simulation
-from feddecorr.messages import Broadcast
 from feddecorr.methods import METHODS
 from feddecorr.settings.experiment import Experiment
 from feddecorr.settings.words import read_words
@@ -35,9 +35,10 @@ def prepare(name: str) -> Callable[[], float]:
     """Return what plays a client's second round and returns its seconds of processor time."""
     simulation = Simulation(Experiment.parse(read_words([*WORDS, f"method={name}", "training.epochs=1"])))
     client, server = Client(simulation.task), simulation.federation.start()
-    first, memory = client(Broadcast(1, server.weights, server.buffers, server.shared), simulation.shards[0], {})
-    server = simulation.task.experiment.method.step(server, [first], simulation.federation.info(1))
-    sent = Broadcast(2, server.weights, first.buffers, server.shared)
+    method = simulation.task.experiment.method
+    first, memory = client(method.broadcast(1, server), simulation.shards[0], {})
+    server = replace(method.step(server, [first], simulation.federation.info(1)), buffers=first.buffers)
+    sent = method.broadcast(2, server)
 
     def play() -> float:
         started = time.process_time()

@@ -68,12 +68,12 @@ def exact_gradient(name: str, x: Tensor, y: Tensor) -> Tensor:
     return torch.cat([part.flatten() for part in gradient])
 
 
-def measure(name: str, settings: dict[str, dict[str, Any]], rounds: int) -> dict[str, dict[str, Any]]:
+def measure(name: str, rounds: int) -> dict[str, dict[str, Any]]:
     """Return, for each setting, the times of its steps and how far its first gradient is from that in float64."""
     pixels = torch.randn(BATCH, *SHAPE[1:], SHAPE[0], generator=generator(0, "images"))
     x, y = pixels.permute(0, 3, 1, 2), torch.arange(BATCH) % CLASSES
     exact = exact_gradient(name, x, y)
-    trainers = {setting: Trainer(name, options) for setting, options in settings.items()}
+    trainers = {setting: Trainer(name, options) for setting, options in SETTINGS.items()}
     for _ in range(rounds + 1):
         for trainer in trainers.values():
             trainer.step(x, y)
@@ -110,7 +110,7 @@ def main() -> None:
     torch.set_num_threads(1)
     found = {}
     for name in arguments.networks:
-        found[name] = measure(name, SETTINGS, arguments.rounds)
+        found[name] = measure(name, arguments.rounds)
         print(f"{name} is measured", file=sys.stderr, flush=True)
     print(table(found))
     if arguments.record:

@@ -4,14 +4,13 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
-from feddecorr import capture_representations
-from feddecorr.data import Digits
+from feddecorr import Experiment, capture_representations
 from feddecorr.decorrelation import spectral_entropy
 
 
 def load() -> tuple[TensorDataset, TensorDataset]:
     """Return 1437 training and 360 test images of 1×8×8 pixels with their labels."""
-    digits = Digits().load()
+    digits = Experiment(data="digits").data.load()
     parts = (digits.train, digits.test)
     train, test = (TensorDataset(digits.normalize(part.pixels).contiguous(), part.labels) for part in parts)
     return train, test

@@ -6,7 +6,6 @@ from torch.nn.functional import cross_entropy
 from feddecorr.client import Client
 from feddecorr.errors import RunError
 from feddecorr.federation import Simulation
-from feddecorr.local_training.batches import batch_sizes
 from feddecorr.messages import Broadcast
 from feddecorr.rounds import federate
 from feddecorr.states import State
@@ -125,11 +124,6 @@ def test_a_diverging_client_is_an_error() -> None:
     simulation = Simulation(small("training.lr=1e30"))
     with pytest.raises(RunError, match=r"lower training\.lr"):
         Client(simulation.task)(first_broadcast(simulation), simulation.shards[0], {})
-
-
-@pytest.mark.parametrize(("count", "sizes"), [(10, [4, 4, 2]), (9, [4, 5]), (8, [4, 4]), (1, [1]), (5, [5])])
-def test_no_batch_of_one_unless_it_is_all_there_is(count: int, sizes: list[int]) -> None:
-    assert list(batch_sizes(count, 4)) == sizes
 
 
 def test_frozen_parameters_stay_as_they_are() -> None:

@@ -1,3 +1,4 @@
+import math
 import pickle
 from collections.abc import Callable
 from functools import partial
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from feddecorr import decorrelation
-from feddecorr.decorrelation import FedDecorrLoss, feddecorr, structured_decov
+from feddecorr.decorrelation import FedDecorrLoss, Normalization, feddecorr, structured_decov
 from feddecorr.errors import UserError
 
 torch.set_num_threads(1)  # tensors are tiny
@@ -24,6 +25,7 @@ Loss = Callable[[Tensor], Tensor]
 LOSSES: dict[str, Loss] = {
     "paper": partial(feddecorr, normalization="paper"),
     "released": partial(feddecorr, normalization="released"),
+    "logdet": decorrelation.logdet,
     "decov": decorrelation.decov,
     "structured_decov": partial(structured_decov, size=2),
     "singular": decorrelation.singular,
@@ -69,6 +71,7 @@ ORACLES: dict[str, Loss] = {
     "released": lambda z: (
         off_diagonal((len(z) - 1) * correlations(z)).square().mean().nan_to_num() / len(z)  # no entries, no mean
     ),
+    "logdet": lambda z: -torch.logdet(0.99 * correlations(z) + 0.01 * torch.eye(z.shape[1])) / z.shape[1],
     "decov": lambda z: off_diagonal(covariances(z)).square().sum() / 2,
     "structured_decov": lambda z: between_pairs(covariances(z)).square().sum() / 2,
     "singular": lambda z: spectrum(z).var(correction=0),
@@ -157,6 +160,34 @@ def test_equal_features_are_worst_and_uncorrelated_ones_best() -> None:
     torch.testing.assert_close(feddecorr(plain, "released").item(), 0.0, rtol=0, atol=1e-15)
 
 
+def test_the_log_determinant_by_hand() -> None:
+    """Nothing for uncorrelated features; of equal ones K has the eigenvalues d, 0, …, 0, lifted by the shrinkage."""
+    plain = torch.tensor([[1.0, 1, 1], [1, -1, -1], [-1, 1, -1], [-1, -1, 1]]).double()
+    equal = torch.tensor([[1.0], [3.0], [8.0]]).double().expand(3, 4)
+    torch.testing.assert_close(decorrelation.logdet(plain).item(), 0.0, rtol=0, atol=1e-7)
+    expected = -(math.log(0.8 * 4 + 0.2) + 3 * math.log(0.2)) / 4
+    torch.testing.assert_close(decorrelation.logdet(equal, 0.2).item(), expected, rtol=1e-6, atol=0)
+
+
+@examples
+@given(values=batches)
+def test_the_log_determinant_vanishes_where_feddecorr_does(values: NDArray[np.float64]) -> None:
+    """Where all features live, −log det K is never negative, and 0 only where no two are correlated."""
+    live = values.std(0) > 0
+    assume(live.any())
+    z = torch.from_numpy(values[:, live])
+    assert decorrelation.logdet(z) > -1e-9
+    assert (decorrelation.logdet(z) < 1e-6) == (feddecorr(z, "released") < 1e-6)
+
+
+def test_a_dead_feature_is_an_eigenvalue_of_zero_to_the_log_determinant() -> None:
+    """Each adds −log s to the sum."""
+    z = random(20, 8)
+    wider = torch.cat([z, torch.full((20, 2), 7.5)], 1)
+    expected = 8 * decorrelation.logdet(z, 0.3) - 2 * math.log(0.3)
+    torch.testing.assert_close(10 * decorrelation.logdet(wider, 0.3), expected)
+
+
 @every_loss
 def test_shifting_features_changes_nothing(loss: Loss) -> None:
     """Not even by rounding that shows, if the shift is large."""
@@ -180,13 +211,13 @@ def test_the_order_of_features_means_nothing(name: str) -> None:
     torch.testing.assert_close(LOSSES[name](z.flip(1)), LOSSES[name](z))
 
 
-@pytest.mark.parametrize("name", ["paper", "released"])
+@pytest.mark.parametrize("name", ["paper", "released", "logdet"])
 @examples
 @given(scales=st.lists(st.floats(0.1, 1000), min_size=5, max_size=5), signs=st.lists(st.booleans(), min_size=5))
-def test_the_scale_and_sign_of_each_feature_mean_nothing_to_feddecorr(
+def test_the_scale_and_sign_of_each_feature_mean_nothing_to_correlations(
     name: str, scales: list[float], signs: list[bool]
 ) -> None:
-    """That is what it has ahead of the covariance losses."""
+    """That is what they have ahead of covariances."""
     factors = torch.tensor([scale if sign else -scale for scale, sign in zip(scales, signs, strict=False)]).double()
     z = random(7, 5)
     torch.testing.assert_close(LOSSES[name](factors * z), LOSSES[name](z), rtol=1e-5, atol=1e-8)
@@ -242,7 +273,7 @@ def test_loss_and_gradient_are_finite_for_every_finite_batch(loss: Loss, batch: 
 
 
 @pytest.mark.parametrize(
-    "name", sorted(set(LOSSES) - {"paper", "released", "singular", "vicreg_covariance", "vicreg_variance"})
+    "name", sorted(set(LOSSES) - {"paper", "released", "logdet", "singular", "vicreg_covariance", "vicreg_variance"})
 )
 @pytest.mark.parametrize("constant", [0.0, 1000.1, -1e8])
 def test_a_dead_feature_counts_as_nothing(name: str, constant: float) -> None:
@@ -358,6 +389,15 @@ def test_compiled_in_one_graph_it_is_the_same(loss: Loss) -> None:
 
 
 @every_loss
+def test_batches_of_several_clients_can_be_stacked(loss: Loss) -> None:
+    """Under torch.func, each has the loss and the gradient that it has alone."""
+    stacked = torch.stack([random(6, 8, seed) for seed in range(3)])
+    values, slopes = zip(*[(loss(z), torch.func.grad(loss)(z)) for z in stacked], strict=True)
+    torch.testing.assert_close(torch.func.vmap(loss)(stacked), torch.stack(values))
+    torch.testing.assert_close(torch.func.vmap(torch.func.grad(loss))(stacked), torch.stack(slopes))
+
+
+@every_loss
 def test_maps_and_sequences_are_averaged_over_their_positions(loss: Loss) -> None:
     """(n, d, h, w) over h and w, (n, t, d) over t."""
     maps = torch.randn(6, 8, 2, 3, generator=torch.Generator().manual_seed(0)).double()
@@ -373,6 +413,8 @@ def test_other_shapes_and_integers_are_refused() -> None:
         feddecorr(torch.zeros(5, 5, dtype=torch.int64))
     with pytest.raises(UserError, match="at least one feature, not 0"):
         structured_decov(torch.zeros(5, 5), 0)
+    with pytest.raises(UserError, match="between 0 and 1, not 0"):
+        decorrelation.logdet(torch.zeros(5, 5), 0)
 
 
 @every_loss
@@ -405,3 +447,16 @@ def test_an_unknown_normalization_is_refused(make: Callable[[Any], object]) -> N
     """With those that exist."""
     with pytest.raises(UserError, match="one of paper, released, not 'none'"):
         make("none")
+
+
+@pytest.mark.parametrize("name", ["paper", "released"])
+@pytest.mark.parametrize("shape", [(4, 7), (7, 4), (1, 3), (3, 1)])
+def test_the_losses_of_several_batches_are_those_of_each(name: Normalization, shape: tuple[int, int]) -> None:
+    """With their gradients."""
+    z = torch.stack([random(*shape, seed=seed) for seed in range(3)]).requires_grad_()
+    weights = torch.tensor([1.0, -2.0, 3.0])
+    several = decorrelation.feddecorr_of_each(z, name)
+    each = torch.stack([decorrelation.feddecorr(batch, name) for batch in z])
+    torch.testing.assert_close(several, each, rtol=1e-10, atol=1e-12)
+    slopes = [torch.autograd.grad((losses * weights).sum(), z)[0] for losses in (several, each)]
+    torch.testing.assert_close(*slopes, rtol=1e-10, atol=1e-12)

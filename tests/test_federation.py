@@ -10,6 +10,7 @@ from apart import Apart
 from small import digest, small
 
 from feddecorr.data.dataset import PixelSums
+from feddecorr.errors import UserError
 from feddecorr.federation import Simulation, Task
 from feddecorr.methods import METHODS
 from feddecorr.report import write_report
@@ -43,11 +44,20 @@ def test_a_server_without_test_images_has_a_run_like_any_other(apart: Apart, tmp
     expected = [digest(record.state) for record in run(experiment)]
     records = run(experiment, tmp_path / "run", through=apart.connect(experiment))
     first = next(records)
-    records.close()  # type: ignore[attr-defined]  # a generator
+    records.close()
     rest = list(resume(tmp_path / "run", through=apart.connect(experiment)))
     assert [digest(record.state) for record in (first, *rest)] == expected
     assert [record.accuracy for record in RunDirectory.open(tmp_path / "run").rounds()] == [None] * 3
     write_report([tmp_path / "run"], tmp_path / "report.html")
+
+
+def test_a_connection_that_was_made_for_another_experiment_is_refused(tmp_path: Path) -> None:
+    """Its clients would train by another one than the run says."""
+    connection = Simulation(small("training.lr=0.1"))
+    with pytest.raises(UserError, match=r"another experiment \(training\.lr: 0\.1 there, 0\.05 here\)"):
+        list(run(small(), tmp_path / "run", through=connection))
+    assert not (tmp_path / "run").exists()
+    assert len(list(run(connection.federation.experiment, tmp_path / "run", through=connection))) == 3
 
 
 def test_a_task_survives_being_written_down() -> None:

@@ -3,7 +3,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import grad, vmap
 
-from feddecorr.objective import Pass, Term, linear, proximal
+from feddecorr.objective import Pass, Term, combine, cross_entropy, linear, proximal
 
 STREAM = torch.Generator().manual_seed(1)
 WEIGHTS = {name: torch.randn(3, 2, dtype=torch.float64, generator=STREAM) for name in ("a", "b")}
@@ -58,3 +58,17 @@ def test_several_clients_at_once_are_the_clients_one_by_one(term: Term) -> None:
         for name, slope in alone.items():
             assert torch.allclose(together[name][client], slope)
             assert slope.abs().max() > 0
+
+
+def test_later_terms_replace_earlier_ones_in_their_place() -> None:
+    """In the order in which names come up first, since sums depend on it in their last bits; None takes a term away."""
+    first, second = linear(OTHERS), proximal(1.0, OTHERS)
+    found = combine({"cross_entropy": cross_entropy, "a": first}, {"b": second}, {"cross_entropy": second, "a": None})
+    assert list(found.items()) == [("cross_entropy", second), ("b", second)]
+
+
+def test_the_classification_loss_of_several_clients_is_that_of_each() -> None:
+    logits, labels = torch.randn(3, 5, 4, dtype=torch.float64), torch.randint(4, (3, 5))
+    several = cross_entropy(Pass(logits, labels, logits, logits, {}))
+    each = [cross_entropy(Pass(x, y, x, x, {})) for x, y in zip(logits, labels, strict=True)]
+    torch.testing.assert_close(several, torch.stack(each), rtol=1e-12, atol=0)

@@ -44,6 +44,52 @@ def test_a_reference_is_a_copy() -> None:
     assert all(torch.equal(network.state_dict()[name], before[name]) for name, _ in network.named_buffers())
 
 
+@threads(1)
+@pytest.mark.parametrize("layer", [None, "features.0", "features.0.0", "features.0.1", "features.0.3"])
+def test_any_layer_can_be_looked_at(layer: str | None) -> None:
+    """Before, between, at and after what is folded, what it takes in is what the network gives it."""
+    network = Simulation(small()).task.build_model().train()
+    network.features = nn.Sequential(nn.Sequential(*network.get_submodule("features").children()))
+    x = torch.randn(16, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+    network(x)
+    z, _ = Reference(network, layer=layer)(x)
+    with capture_representations(network.eval(), layer) as seen:
+        network(x)
+    assert torch.allclose(z, seen.z, rtol=1e-3, atol=1e-4)
+
+
+def test_twins_share_tensors_and_see_the_same() -> None:
+    """Each catches what goes through itself; together they take the memory of one."""
+    network = Simulation(small()).task.build_model()
+    one = Reference(network)
+    other = one.twin()
+    x = torch.randn(16, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(one(x)[0], other(x)[0])
+    pairs = zip(one._model.parameters(), other._model.parameters(), strict=True)
+    assert all(mine is theirs for mine, theirs in pairs)
+    assert one._model is not other._model
+
+
+class Standardized(nn.Conv2d):
+    """A convolution that scales its weights: multiplying them changes nothing."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Convolve with weights of length one."""
+        found: torch.Tensor = self._conv_forward(x, self.weight / self.weight.norm(), self.bias)
+        return found
+
+
+def test_derived_layers_are_not_folded() -> None:
+    """They may compute something else than what they are derived from."""
+    torch.manual_seed(0)
+    norm = nn.BatchNorm2d(4)
+    network = nn.Sequential(Standardized(1, 4, 3), norm, nn.Flatten(), nn.Linear(16, 3))
+    x = torch.randn(5, 1, 4, 4)
+    network(x)
+    _, logits = Reference(network)(x)
+    assert torch.equal(logits, network.eval()(x))
+
+
 @pytest.mark.parametrize("statistics", [False, True])
 def test_layers_are_folded_only_where_nothing_is_lost(statistics: bool) -> None:
     """Not a BatchNorm that uses the batch's statistics always, nor one whose input is the representation."""

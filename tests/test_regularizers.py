@@ -2,8 +2,8 @@ import pytest
 import torch
 from small import digest, small
 
-from feddecorr import decorrelation
-from feddecorr.errors import UserError
+from feddecorr import contrast, decorrelation
+from feddecorr.errors import RunError, UserError
 from feddecorr.objective import Pass
 from feddecorr.regularizers import REGULARIZERS, FedDecorr, StructuredDeCov, Weighted
 from feddecorr.runs.pipeline import run
@@ -19,9 +19,9 @@ def weigh(name: str, weight: float) -> str:
 
 
 def forward() -> Pass:
-    """Return a pass of which only the representations are real."""
+    """Return a pass of which only representations and labels are real."""
     z = torch.randn(6, 16, generator=torch.Generator().manual_seed(0))
-    return Pass(x=z, y=z, z=z, logits=z, parameters={})
+    return Pass(x=z, y=torch.arange(6) % 2, z=z, logits=z, parameters={})
 
 
 @every_name
@@ -29,8 +29,9 @@ def test_weight_times_loss(name: str) -> None:
     """Each kind is the function of its name, and twice the weight is twice the term."""
     (one,) = small(f"regularizers={name}", weigh(name, 0.25)).regularizers.values()
     (two,) = small(f"regularizers={name}", weigh(name, 0.5)).regularizers.values()
-    function = getattr(decorrelation, name)
-    assert torch.equal(one(forward()), 0.25 * function(forward().z))
+    loss = getattr(contrast if hasattr(contrast, name) else decorrelation, name)
+    labels = [forward().y] if name == "supervised_contrastive" else []
+    assert torch.equal(one(forward()), 0.25 * loss(forward().z, *labels))
     assert torch.equal(2 * one(forward()), two(forward()))
 
 
@@ -74,6 +75,19 @@ def test_options_of_single_kinds() -> None:
     assert torch.equal(structured(forward()), 0.001 * decorrelation.structured_decov(forward().z, 4))
 
 
+def test_options_of_the_newer_kinds() -> None:
+    """Shrinkage, kernel, temperature, penalty and threshold reach their functions."""
+    words = "logdet.shrinkage=0.5 uniformity.t=3 supervised_contrastive.temperature=0.5 supervised_contrastive.beta=2"
+    regularizers = small(*(f"regularizers.{word}" for word in words.split())).regularizers
+    shrunk, spread, relaxed = (term(forward()) for term in regularizers.values())
+    z, labels = forward().z, forward().y
+    assert torch.equal(shrunk, decorrelation.logdet(z, 0.5))
+    assert torch.equal(spread, 0.1 * contrast.uniformity(z, 3.0))
+    assert torch.equal(relaxed, contrast.supervised_contrastive(z, labels, 0.5, 2.0))
+    near = small("regularizers.supervised_contrastive.threshold=-1").regularizers["supervised_contrastive"]
+    assert torch.equal(near(forward()), contrast.supervised_contrastive(z, labels, threshold=-1.0))
+
+
 @pytest.mark.parametrize(
     ("word", "message"),
     [
@@ -83,6 +97,9 @@ def test_options_of_single_kinds() -> None:
         ("regularizers.feddecorr.weight=1", "unknown option 'weight': there are: beta, normalization"),
         ("regularizers.feddecorr.normalization=own", "'paper' or 'released'"),
         ("regularizers.structured_decov.size=0", "greater than 0"),
+        ("regularizers.logdet.shrinkage=1", "less than 1"),
+        ("regularizers.uniformity.t=0", "greater than 0"),
+        ("regularizers.supervised_contrastive.threshold=2", "less than or equal to 1"),
     ],
 )
 def test_what_is_wrong_is_said(word: str, message: str) -> None:
@@ -91,11 +108,14 @@ def test_what_is_wrong_is_said(word: str, message: str) -> None:
         small(word)
 
 
-def test_a_diverged_model_is_told() -> None:
-    """A regularizer does not hide that representations are no numbers any more."""
+@every_name
+def test_a_diverged_model_is_told(name: str) -> None:
+    """A regularizer does not hide that representations are no numbers any more, and the client is refused by it."""
     z = torch.full((4, 3), torch.nan)
-    with pytest.raises(UserError, match="lower the learning rate"):
-        FedDecorr()(Pass(x=z, y=z, z=z, logits=z, parameters={}))
+    (term,) = small(f"regularizers={name}").regularizers.values()
+    assert term(Pass(x=z, y=torch.arange(4) % 2, z=z, logits=z, parameters={})).isnan()
+    with pytest.raises(RunError, match=r"client \d failed in round 1: .* became nan .*lower training\.lr"):
+        list(run(small(f"regularizers={name}", "training.lr=1e30", "rounds=1")))
 
 
 def test_a_kind_of_the_users_own_needs_one_function() -> None:

@@ -1,23 +1,20 @@
-"""The client: local training from what the server sent, which every engine calls and no method repeats."""
+"""The client: local training from what the server sent, by the one loop that no method repeats."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
 from feddecorr.federation import Shard, Task
 from feddecorr.local_training.alone import Alone
-from feddecorr.local_training.batches import batches
-from feddecorr.local_training.loop import Shorten, train
-from feddecorr.local_training.part import BUFFERS, Part, section
-from feddecorr.local_training.several import ClientError, blamed
+from feddecorr.local_training.part import BUFFERS, ClientError, Part, section
 from feddecorr.local_training.side_by_side import SideBySide
 from feddecorr.messages import Broadcast, Update
 from feddecorr.methods import Trained
-from feddecorr.optimizers import OPTIMIZERS, Optimizer, clip, clip_each
-from feddecorr.representation import capture_representations
+from feddecorr.optimizers import OPTIMIZERS
 from feddecorr.states import State, copy_into
 from feddecorr.threads import threads
 
@@ -28,6 +25,26 @@ NO_ROOM: Room = {}
 
 Outcome = tuple[Update, State] | Exception
 """What a client sends and what it is to remember, or what went wrong."""
+
+Step = TypeVar("Step")
+
+
+class Learner(Protocol[Step]):
+    """What the loop trains: one client's network, or those of several side by side."""
+
+    @property
+    def trainable(self) -> Sequence[Tensor]:
+        """What the steps move."""
+
+    @property
+    def steps(self) -> Iterable[Step]:
+        """All local steps."""
+
+    def gradients(self, step: Step) -> Sequence[Tensor]:
+        """Return the gradient of one step, by all that is trainable."""
+
+    def clip(self, gradients: Sequence[Tensor], longest: float) -> Sequence[Tensor]:
+        """Return gradients that are no longer than that."""
 
 
 class Client:
@@ -48,13 +65,12 @@ class Client:
         remembered = section(memory, BUFFERS) if experiment.buffers == "local" else {}
         _load(self.parameters, broadcast.weights, room.get("weights", {}))
         _load(self.buffers, remembered or broadcast.buffers, room.get("buffers", {}))
+        part = Part(self.task, self.model, broadcast, shard, memory)
         self.model.train()
-        with threads(experiment.training.threads), torch.random.fork_rng():
-            part = Part(self.task, self.model, broadcast, shard, memory)
-            with part.stream, capture_representations(self.model) as seen:
-                learner = Alone(part.local, experiment.method, part.terms, seen)
-                optimizer = self._optimizer(learner.trainable, broadcast.round)
-                amounts = train(learner.gradients, batches(self.task, part.visits), optimizer, self._shorten(clip))
+        with threads(experiment.training.threads), torch.random.fork_rng(), part.stream:
+            learner = Alone(part)
+            with learner.watching():
+                amounts = self._train(learner, broadcast.round)
             weights = {name: parameter.detach().cpu() for name, parameter in self.parameters.items()}
             buffers = {name: buffer.detach().cpu() for name, buffer in self.buffers.items()}
             return part.finish(Trained(weights, buffers, amounts[-1]), learner.tally)
@@ -65,45 +81,50 @@ class Client:
         A client that fails leaves, and the others are trained without it.
         """
         outcomes: dict[int, Outcome] = {}
-        while left := [each for each in held if each[0].client not in outcomes]:
-            try:
-                outcomes |= self._side_by_side(broadcast, left)
-            except ClientError as error:
-                outcomes[error.client] = error.error
+        with threads(self.task.experiment.training.threads), torch.random.fork_rng():
+            while left := [each for each in held if each[0].client not in outcomes]:
+                try:
+                    outcomes |= self._side_by_side(broadcast, left)
+                except ClientError as error:
+                    outcomes[error.client] = error.error
         return outcomes
 
     def _side_by_side(self, broadcast: Broadcast, held: Sequence[tuple[Shard, State, Room]]) -> dict[int, Outcome]:
+        _load(self.parameters, broadcast.weights, {})
+        parts = [Part(self.task, self.model, broadcast, shard, memory) for shard, memory, _ in held]
+        rooms = {shard.client: room.get("weights", {}) for shard, _, room in held}
+        kinds: dict[
+            tuple[str, ...], list[Part]
+        ] = {}  # by their objective: in its first round a client may have another
+        for part in parts:
+            with part.turn():
+                kinds.setdefault(tuple(part.terms), []).append(part)
         for parameter in self.parameters.values():  # nobody's: who looks at the live module is not to go unnoticed
             parameter.data = torch.full_like(parameter, torch.nan)
-        with threads(self.task.experiment.training.threads), torch.random.fork_rng():
-            parts = []
-            for shard, memory, _ in held:
-                with blamed(shard.client):
-                    parts.append(Part(self.task, self.model, broadcast, shard, memory))
-            rooms = {shard.client: room.get("weights", {}) for shard, _, room in held}
-            outcomes: dict[int, Outcome] = {}
-            for names in {tuple(part.terms): None for part in parts}:
-                alike = [part for part in parts if tuple(part.terms) == names]
-                alike.sort(key=lambda part: -part.visits.steps)
-                learner = SideBySide(self.task, self.model, alike)
-                optimizer = self._optimizer(learner.trainable, broadcast.round)
-                amounts = train(learner.gradients, learner.steps, optimizer, self._shorten(clip_each))
-                for place, part in enumerate(alike):
-                    weights = learner.weights(place, rooms[part.local.client])
-                    trained = Trained(weights, {}, amounts[part.visits.steps - 1])
-                    try:
-                        outcomes[part.local.client] = part.finish(trained, learner.tally, place)
-                    except Exception as error:  # whatever a client raises is reported, not swallowed
-                        outcomes[part.local.client] = error
+        outcomes: dict[int, Outcome] = {}
+        for alike in kinds.values():
+            alike.sort(key=lambda part: -part.visits.steps)
+            learner = SideBySide(self.task, self.model, alike)
+            amounts = self._train(learner, broadcast.round)
+            for place, part in enumerate(alike):
+                trained = Trained(learner.weights(place, rooms[part.client]), {}, amounts[part.visits.steps - 1])
+                try:
+                    with part.turn():
+                        outcomes[part.client] = part.finish(trained, learner.tally, place)
+                except ClientError as error:
+                    outcomes[part.client] = error.error
         return outcomes
 
-    def _optimizer(self, trainable: Sequence[Tensor], number: int) -> Optimizer:
+    def _train(self, learner: Learner[Step], number: int) -> list[float]:
+        """Take all local steps; return what they amount to after each."""
         training = self.task.experiment.training
-        return OPTIMIZERS[training.optimizer](trainable, training, training.rate(number))
-
-    def _shorten(self, shorten: Callable[[Sequence[Tensor], float], Sequence[Tensor]]) -> Shorten | None:
-        longest = self.task.experiment.training.clip
-        return None if longest is None else lambda gradients: shorten(gradients, longest)
+        optimizer = OPTIMIZERS[training.optimizer](learner.trainable, training, training.rate(number))
+        amounts = []
+        for step in learner.steps:
+            gradients = learner.gradients(step)
+            optimizer.step(gradients if training.clip is None else learner.clip(gradients, training.clip))
+            amounts.append(optimizer.amount)
+        return amounts
 
 
 @torch.no_grad()

@@ -16,13 +16,14 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import Any, Concatenate, Literal, ParamSpec, get_args
+from typing import Concatenate, Literal, ParamSpec, get_args
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import batch_norm, pad
 
 from feddecorr.errors import UserError
+from feddecorr.gram import gram, off_diagonal
 
 Normalization = Literal["paper", "released"]
 
@@ -52,7 +53,9 @@ def as_batch(z: Tensor) -> Tensor:
     raise UserError(f"representations have the shape (n, d), (n, t, d) or (n, d, h, w), not {tuple(z.shape)}")
 
 
-def _loss(formula: Callable[Concatenate[Tensor, Options], Tensor]) -> Callable[Concatenate[Tensor, Options], Tensor]:
+def loss_of_batches(
+    formula: Callable[Concatenate[Tensor, Options], Tensor],
+) -> Callable[Concatenate[Tensor, Options], Tensor]:
     """Let the formula see only what it can deal with: finite (n, d) floats of full precision, n at least two."""
 
     @functools.wraps(formula)
@@ -64,7 +67,7 @@ def _loss(formula: Callable[Concatenate[Tensor, Options], Tensor]) -> Callable[C
     return loss
 
 
-@_loss
+@loss_of_batches
 def feddecorr(z: Tensor, normalization: Normalization = "released") -> Tensor:
     """Return the FedDecorr loss (Shi et al., ICLR 2023).
 
@@ -86,17 +89,36 @@ def _feddecorr(z: Tensor, normalization: Normalization) -> Tensor:
     n, d = z.shape[-2:]
     scores = standardize(z)
     if _known(normalization) == "paper":
-        return _gram(scores).square().sum((-2, -1)) / (n * d) ** 2
-    return _off_diagonal(scores) * ((n - 1) ** 2 / (n**3 * d * max(d - 1, 1)))
+        return gram(scores).square().sum((-2, -1)) / (n * d) ** 2
+    return off_diagonal(scores) * ((n - 1) ** 2 / (n**3 * d * max(d - 1, 1)))
 
 
-@_loss
+@loss_of_batches
+def logdet(z: Tensor, shrinkage: float = 0.01) -> Tensor:
+    """Return −log det((1−s)·K + s·I) / d, with K the correlation matrix and s the shrinkage.
+
+    Where no feature is dead that is 0 if K is the identity, and more for any other K. Of n samples K has d − n + 1
+    eigenvalues of zero at least, whose logarithm has no limit; the shrinkage bounds it, and the gradient. On the n×n
+    side, d − n of them are missing; each adds −log s.
+    """
+    if not 0 < shrinkage < 1:
+        raise UserError(f"the shrinkage is between 0 and 1, not {shrinkage}")
+    n, d = z.shape
+    # Autocast leaves float64 alone, also in the backward pass. The solver takes no NaN: it is added after.
+    product = gram(standardize(z)) / n
+    wide = product.nan_to_num().double()
+    shrunk = (1 - shrinkage) * wide + shrinkage * torch.eye(len(wide)).to(wide)
+    value: Tensor = torch.linalg.slogdet(shrunk).logabsdet + max(d - n, 0) * math.log(shrinkage)
+    return -(value / d).to(z.dtype) + 0 * product.detach().sum()
+
+
+@loss_of_batches
 def decov(z: Tensor) -> Tensor:
     """Return DeCov, ½ (‖C‖²_F − ‖diag C‖²) with C the covariance by 1/n (Cogswell et al., ICLR 2016)."""
-    return _off_diagonal(centre(z)) / (2 * len(z) ** 2)
+    return off_diagonal(centre(z)) / (2 * len(z) ** 2)
 
 
-@_loss
+@loss_of_batches
 def structured_decov(z: Tensor, size: int = 8) -> Tensor:
     """Return DeCov between groups of `size` consecutive features; within a group they may covary.
 
@@ -109,10 +131,10 @@ def structured_decov(z: Tensor, size: int = 8) -> Tensor:
     centred = centre(z)
     size = min(size, d)
     groups = pad(centred, (0, -d % size)).unflatten(1, (-1, size)).transpose(0, 1)  # (groups, n, size)
-    return (_gram(centred).square().sum() - _gram(groups).square().sum()).clamp(min=0) / (2 * n**2)
+    return (gram(centred).square().sum() - gram(groups).square().sum()).clamp(min=0) / (2 * n**2)
 
 
-@_loss
+@loss_of_batches
 def singular(z: Tensor) -> Tensor:
     """Return L_singular, the variance of the covariance's singular values (equation 6 of the FedDecorr paper).
 
@@ -120,27 +142,27 @@ def singular(z: Tensor) -> Tensor:
     variance is ‖C − t·I‖²_F / d. On the n×n side, d − n eigenvalues are missing; each is zero and adds t².
     """
     n, d = z.shape
-    product = _gram(centre(z)) / n
+    product = gram(centre(z)) / n
     mean = product.trace() / d
     deviations = (product - torch.diag(mean.expand(len(product)))).square().sum()
     return (deviations + max(d - n, 0) * mean.square()) / d
 
 
-@_loss
+@loss_of_batches
 def vicreg_covariance(z: Tensor) -> Tensor:
     """Return VICReg's covariance term, Σ_{i≠j} C_ij² / d, C by 1/(n−1) (Bardes, Ponce and LeCun, ICLR 2022)."""
     n, d = z.shape
-    return _off_diagonal(centre(z)) / ((n - 1) ** 2 * d)
+    return off_diagonal(centre(z)) / ((n - 1) ** 2 * d)
 
 
-@_loss
+@loss_of_batches
 def vicreg_variance(z: Tensor) -> Tensor:
     """Return VICReg's variance term: how far, on average, standard deviations stay below one (same paper)."""
     variances = centre(z).square().sum(0) / (len(z) - 1)
     return (1 - (variances + 1e-4).sqrt()).relu().mean()
 
 
-@_loss
+@loss_of_batches
 def spectral_entropy(z: Tensor) -> Tensor:
     """Return minus the logarithm of the effective rank (Roy and Vetterli, 2007) of the covariance matrix.
 
@@ -149,7 +171,7 @@ def spectral_entropy(z: Tensor) -> Tensor:
     """
     centred = centre(z)
     tiny = torch.finfo(z.dtype).tiny
-    shares = _gram(centred) / centred.square().sum().clamp(min=tiny)
+    shares = gram(centred) / centred.square().sum().clamp(min=tiny)
     # Autocast leaves float64 alone, also in the backward pass. The solver takes no NaN: it is added after.
     values = torch.linalg.eigvalsh(shares.nan_to_num().double())
     seen = torch.where(values > torch.finfo(z.dtype).eps, values, 1.0)  # ln 1 = 0
@@ -211,43 +233,3 @@ def standardize(z: Tensor) -> Tensor:
     # BatchNorm without its affine part and memory is just that, in one fused step.
     scores = batch_norm(moved, None, None, training=True, eps=EPSILON * (n - 1) / n)
     return scores.unflatten(1, (len(z), -1)).transpose(0, 1) if z.ndim > 2 else scores
-
-
-def _gram(x: Tensor) -> Tensor:
-    """Return XXᵀ or XᵀX, whichever is smaller; of several X, of each."""
-    product: Tensor = _Gram.apply(x)  # type: ignore[no-untyped-call]  # torch gives it no types
-    return product
-
-
-class _Gram(torch.autograd.Function):
-    """Differentiates XXᵀ by one product where PyTorch takes two, and in full precision.
-
-    Left to PyTorch, products of the backward pass follow autocast: when it is called inside of one, and in
-    compiled functions always.
-    """
-
-    @staticmethod
-    def forward(x: Tensor) -> Tensor:
-        n, d = x.shape[-2:]
-        return x @ x.mT if n < d else x.mT @ x
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor], _output: Tensor) -> None:
-        ctx.save_for_backward(*inputs)
-
-    @staticmethod
-    def backward(ctx: Any, slope: Tensor) -> Tensor:
-        (x,) = ctx.saved_tensors
-        with torch.autocast(x.device.type, enabled=False):
-            both = slope + slope.mT
-            product: Tensor = both @ x if x.shape[-2] < x.shape[-1] else x @ both
-            return product
-
-
-def _off_diagonal(x: Tensor) -> Tensor:
-    """Return the sum of the squared off-diagonal entries of XᵀX; of several X, of each."""
-    n, d = x.shape[-2:]
-    if n < d:
-        # Not below zero, where rounding can take the difference of nearly equal sums.
-        return (_gram(x).square().sum((-2, -1)) - x.square().sum(-2).square().sum(-1)).clamp(min=0)
-    return 2 * _gram(x).triu(1).square().sum((-2, -1))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,7 +19,7 @@ from feddecorr.grouping import Together, choose
 from feddecorr.messages import RoundInfo, Server
 from feddecorr.models.placement import prepare
 from feddecorr.partition import Parts
-from feddecorr.partition.heterogeneity import count_labels
+from feddecorr.partition.label_counts import LabelCounts
 from feddecorr.randomness import seeded
 
 if TYPE_CHECKING:
@@ -59,11 +59,10 @@ class Task:
             model = self.experiment.model.build(self.shape, len(self.classes))
         return prepare(model, self.experiment.training)
 
-    def batches(self, images: Images) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield the images as the network takes them, with labels, in the experiment's batches of evaluation."""
-        device, size = self.experiment.training.device, self.experiment.evaluation.batch
-        for pixels, labels in zip(images.pixels.split(size), images.labels.split(size), strict=True):
-            yield self.normalize(pixels.to(device)), labels.to(device)
+    def inputs(self, images: Images) -> tuple[Tensor, Tensor]:
+        """Return the images as the network takes them, and their labels."""
+        device = self.experiment.training.device
+        return self.normalize(images.pixels.to(device)), images.labels.to(device)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the task, ready for JSON; `from_dict` of the class takes it back."""
@@ -115,8 +114,7 @@ class Shards:
     @classmethod
     def of(cls, images: Images, parts: Parts) -> Shards:
         """Put the parts one after another."""
-        bounds = torch.tensor([0, *map(len, parts)]).cumsum(0)
-        return cls(images, torch.from_numpy(np.concatenate(parts)), bounds)
+        return cls(images, torch.from_numpy(parts.order), torch.from_numpy(parts.bounds))
 
     def __len__(self) -> int:
         return len(self.bounds) - 1
@@ -129,7 +127,7 @@ class Shards:
     @property
     def parts(self) -> Parts:
         """Everybody's examples, by their places in the images."""
-        return [part.numpy() for part in self.order.tensor_split(self.bounds[1:-1])]
+        return Parts(self.order.numpy(), self.bounds.numpy())
 
     @property
     def sizes(self) -> NDArray[np.int64]:
@@ -151,13 +149,10 @@ class Shards:
 
 @dataclass(frozen=True)
 class Roster:
-    """What the server knows of its clients: everybody's number of examples and, perhaps, of which classes.
-
-    Clients are numbered from 0; `labels` has a row for each client and a column for each class.
-    """
+    """What the server knows of its clients, numbered from 0: how many examples and, perhaps, of which classes."""
 
     sizes: NDArray[np.int64]
-    labels: NDArray[np.int64] | None = None
+    labels: LabelCounts | None = None
 
     def __len__(self) -> int:
         return len(self.sizes)
@@ -217,7 +212,7 @@ class Simulation:
         parts = experiment.partition.split(labels, clients=experiment.clients, seed=experiment.seed)
         self.dataset = dataset
         self.shards = Shards.of(dataset.train, parts)
-        self.labels = count_labels(parts, labels, len(dataset.classes))
+        self.labels = LabelCounts.of(parts, labels, len(dataset.classes))
         self.federation = Federation(
             task=Task(experiment, dataset.shape, dataset.classes, dataset.mean, dataset.std),
             roster=Roster(self.shards.sizes, self.labels),

@@ -26,7 +26,7 @@ class Intake:
     ) -> None:
         self.missing: dict[int, str] = {}
         self._broadcast = broadcast
-        self._asked = list(asked)
+        self._asked = dict.fromkeys(asked)
         self._expected = {"weights": broadcast.weights, "buffers": broadcast.buffers, "extra": extra}
         self._policy = missing
         self._minimum = minimum

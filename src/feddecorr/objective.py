@@ -13,23 +13,35 @@ from torch.nn.functional import cross_entropy as softmax_cross_entropy
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One forward pass: inputs `x`, labels `y`, representations `z`, `logits`, and the parameters by name."""
+    """One forward pass: inputs `x`, labels `y`, representations `z`, `logits`, and the parameters by name.
+
+    `levels` are what the network made on its way to `z`, of shape (n, channels) each, where a method needs them.
+    """
 
     x: Tensor
     y: Tensor
     z: Tensor
     logits: Tensor
     parameters: Mapping[str, Tensor]
+    levels: Sequence[Tensor] = ()
 
 
 Term = Callable[[Pass], Tensor]
 """A summand of the objective: a scalar on the graph."""
 
 
-Known = TypeVar("Known", bound=Term)
+def combine(*tables: Mapping[str, Term | None]) -> dict[str, Term]:
+    """Return all terms by name: later ones replace earlier ones of their name, and None takes them away."""
+    merged: dict[str, Term | None] = {}
+    for table in tables:
+        merged |= table
+    return {name: term for name, term in merged.items() if term is not None}
 
 
-def of_several(term: Known) -> Known:
+Marked = TypeVar("Marked", bound=Term)
+
+
+def of_several(term: Marked) -> Marked:
     """Mark a term that also takes a pass of several clients, of shapes (clients, n, …), and gives each one's value.
 
     It looks at nothing but `y`, `z` and `logits`.

@@ -50,6 +50,22 @@ class Stream:
         self._state = torch.default_generator.get_state()
 
 
+def first_of_permutation(length: int, count: int, *, seed: int) -> list[int]:
+    """Return the first numbers of `torch.randperm(length)` with a generator of that seed, without the others.
+
+    It is the same shuffle (Fisher and Yates, with the numbers of the Mersenne twister), but only what was moved is
+    kept: a draw of a few takes the same time among a thousand as among a million.
+    """
+    numbers = np.random.RandomState(seed % 2**32).randint(2**32, size=count, dtype=np.uint32).tolist()
+    moved: dict[int, int] = {}
+    drawn = []
+    for place, number in enumerate(numbers):
+        other = place + number % (length - place)
+        drawn.append(moved.get(other, other))
+        moved[other] = moved.pop(place, place)
+    return drawn
+
+
 @contextmanager
 def seeded(seed: int, purpose: str, *places: int) -> Iterator[None]:
     """Seed PyTorch's global generator for a while and put it back after.

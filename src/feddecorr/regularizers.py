@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from pydantic import Field, PositiveInt
+from pydantic import Field, PositiveFloat, PositiveInt
 from torch import Tensor
 
-from feddecorr import decorrelation
+from feddecorr import contrast, decorrelation
 from feddecorr.decorrelation import Normalization
 from feddecorr.objective import Pass
 from feddecorr.settings.kinds import Family, Kind
@@ -27,7 +27,7 @@ class Regularizer(Kind):
 class FedDecorr(Regularizer):
     """Decorrelates the dimensions of the representation (Shi et al., ICLR 2023)."""
 
-    of_several: ClassVar[bool] = True
+    of_several = True
 
     beta: float = Field(0.1, ge=0, description="weight of the term, the paper's β")
     normalization: Normalization = Field("released", description="scale: the authors' code, or the paper's formula")
@@ -50,6 +50,17 @@ class Weighted(Regularizer):
     def loss(self, z: Tensor) -> Tensor:
         """Return the loss itself."""
         raise NotImplementedError
+
+
+class LogDet(Weighted):
+    """Raises the log-determinant of the correlation matrix where FedDecorr lowers its norm (as FedBlade, 2026)."""
+
+    weight: float = Field(1.0, ge=0, description="weight of the term")
+    shrinkage: float = Field(0.01, gt=0, lt=1, description="share of the identity that is mixed in: bounds the term")
+
+    def loss(self, z: Tensor) -> Tensor:
+        """Return minus the log-determinant for each dimension."""
+        return decorrelation.logdet(z, self.shrinkage)
 
 
 class DeCov(Weighted):
@@ -105,16 +116,45 @@ class SpectralEntropy(Weighted):
         return decorrelation.spectral_entropy(z)
 
 
+class Uniformity(Weighted):
+    """Spreads representations evenly over the unit sphere (Wang and Isola, ICML 2020; FedUV: Son et al., CVPR 2024)."""
+
+    t: PositiveFloat = Field(2.0, description="t of the kernel exp(−t·‖u−v‖²): how near samples count as near")
+
+    def loss(self, z: Tensor) -> Tensor:
+        """Return the logarithm of the mean kernel."""
+        return contrast.uniformity(z, self.t)
+
+
+class SupervisedContrastive(Regularizer):
+    """Draws samples of a class together, but not too near: FedRCL's relaxed contrast (Seo et al., CVPR 2024)."""
+
+    weight: float = Field(1.0, ge=0, description="weight of the term")
+    temperature: PositiveFloat = Field(0.05, description="τ, by which cosines are divided")
+    beta: float = Field(
+        1.0, ge=0, description="β, weight of the penalty on samples that are too near; 0 relaxes nothing"
+    )
+    threshold: float = Field(0.7, ge=-1, le=1, description="λ, the cosine above which samples of a class are too near")
+
+    def __call__(self, forward: Pass) -> Tensor:
+        """Return the weighted loss of representations and labels."""
+        loss = contrast.supervised_contrastive(forward.z, forward.y, self.temperature, self.beta, self.threshold)
+        return self.weight * loss
+
+
 REGULARIZERS = Family(
     "regularizer",
     Regularizer,
     {
         "feddecorr": FedDecorr,
+        "logdet": LogDet,
         "decov": DeCov,
         "structured_decov": StructuredDeCov,
         "singular": Singular,
         "vicreg_covariance": VICRegCovariance,
         "vicreg_variance": VICRegVariance,
         "spectral_entropy": SpectralEntropy,
+        "uniformity": Uniformity,
+        "supervised_contrastive": SupervisedContrastive,
     },
 )

@@ -112,7 +112,8 @@ def _find(model: nn.Module, layer: str | None) -> tuple[str, nn.Module]:
         return layer, modules[layer]
     plain = {_plain(name): name for name in modules}
     if _plain(layer) not in plain:
-        raise UserError(f"the model has no layer '{layer}': {nearest(layer, plain)}")
+        names = ", ".join(name for name in plain if name)
+        raise UserError(f"the model has no layer '{layer}': {nearest(layer, plain)} (its layers: {names})")
     name = plain[_plain(layer)]
     return name, modules[name]
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-import torch
-
 from feddecorr.engines.engine import RunClients
 from feddecorr.federation import Federation
 from feddecorr.intake import Intake
-from feddecorr.messages import Broadcast, Server, Update
-from feddecorr.randomness import generator
+from feddecorr.messages import Server, Update
+from feddecorr.randomness import first_of_permutation, named_seed
 from feddecorr.states import Mean
 from feddecorr.threads import threads
 from feddecorr.transforms import Updates
@@ -40,7 +38,7 @@ def federate(
     experiment = federation.experiment
     method = experiment.method
     for number in range(first, experiment.rounds + 1):
-        info, broadcast = federation.info(number), Broadcast.of(number, server)
+        info, broadcast = federation.info(number), method.broadcast(number, server)
         clients = draw_clients(federation, number)
         intake = Intake(
             broadcast,
@@ -70,8 +68,8 @@ def draw_clients(federation: Federation, number: int) -> list[int]:
     used as they come.
     """
     experiment, sizes = federation.experiment, federation.roster.sizes
-    stream = generator(experiment.seed, "participation", number)
-    drawn: list[int] = torch.randperm(experiment.clients, generator=stream)[: experiment.cohort].tolist()
+    seed = named_seed(experiment.seed, "participation", number)
+    drawn = first_of_permutation(experiment.clients, experiment.cohort, seed=seed)
     return sorted(drawn, key=lambda client: (-int(sizes[client]), client))
 
 

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
+
+
+def hands(count: int) -> int:
+    """Return how many pieces of work, each of that many threads, keep all cores busy."""
+    return max(1, (os.cpu_count() or 1) // count)
 
 
 @contextmanager

@@ -1,4 +1,3 @@
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +8,7 @@ from copies import cifar10_binary, mnist, tinyimagenet, write_folder, write_tar
 
 from feddecorr.data import DATA, Mnist
 from feddecorr.data.fetch.sources import Home
+from feddecorr.runs.directory import RunDirectory
 
 
 @pytest.fixture(autouse=True)
@@ -123,5 +123,6 @@ def test_a_run_learns_from_a_part_of_real_images(feddecorr: CommandLine, tmp_pat
     words = ["data=mnist", "data.train=60", "data.test=30", "data.augment=crop,flip", "partition=homogeneous"]
     words += ["clients=2", "rounds=1", "training.epochs=1", "model.widths=[4]"]
     assert feddecorr("run", *words, "--out", tmp_path / "run").code == 0
-    counts = json.loads((tmp_path / "run" / "federation.json").read_text())["counts"]
-    assert counts == [[3] * 10] * 2
+    counts = RunDirectory.open(tmp_path / "run").roster().labels
+    assert counts is not None
+    assert counts.table().tolist() == [[3] * 10] * 2

@@ -9,6 +9,8 @@ from small import forget_models, small
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import run
 from feddecorr.settings.experiment import FAMILIES
+from feddecorr.settings.kinds import Kind
+from feddecorr.settings.training import Evaluation, Training
 
 
 def test_show_prints_a_line_for_each_round(feddecorr: CommandLine, tmp_path: Path) -> None:
@@ -71,9 +73,20 @@ def test_list_of_a_family_shows_its_options(feddecorr: CommandLine, word: str) -
         assert all(option in listed.out for option in cls.model_fields)
 
 
+@pytest.mark.parametrize(("word", "kind"), [("training", Training), ("evaluation", Evaluation)])
+def test_options_that_belong_to_no_family_are_listed_too(feddecorr: CommandLine, word: str, kind: type[Kind]) -> None:
+    """With their defaults."""
+    rows = [line.split() for line in feddecorr("list", word).out.splitlines()]
+    defaults = {row[0]: row[1] for row in rows if len(row) > 1}
+    assert {f"{word}.{option}" for option in kind.model_fields} <= defaults.keys()
+    assert defaults.get("evaluation.every", "auto") == "auto"
+    assert defaults.get("training.schedule", "constant") == "constant"
+
+
 def test_list_speaks_json(feddecorr: CommandLine) -> None:
     document = feddecorr("list", "--json").document
     assert document["partition"]["dirichlet"]["options"]["alpha"]["default"] == 0.5
+    assert document["evaluation"]["evaluation"]["options"]["every"]["default"] == "auto"
 
 
 def test_an_unknown_family_gets_the_nearest_name(feddecorr: CommandLine) -> None:

@@ -121,15 +121,3 @@ def test_a_file_is_no_directory_for_results(feddecorr: CommandLine, tmp_path: Pa
     assert outcome.code == 2
     assert f"{file} is a file" in outcome.err.replace("\n", "")
     assert file.read_text() == "mine"
-
-
-def test_without_scipy_the_command_says_what_to_install(
-    feddecorr: CommandLine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The package works without it; only the theory asks for it, in a sentence."""
-    for name in [name for name in sys.modules if name.startswith("feddecorr.theory.")]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "scipy.integrate", None)
-    outcome = feddecorr("theory", "flow")
-    assert outcome.code == 2
-    assert "pip install 'feddecorr[theory]'" in outcome.err

@@ -8,7 +8,6 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import feddecorr
 from feddecorr import Diagnosis, diagnose
-from feddecorr.collapse.passes import diagnose_beside
 from feddecorr.errors import UserError
 
 
@@ -95,16 +94,6 @@ def test_bad_batches_are_refused() -> None:
         diagnose(network(), [(x * float("nan"), y)])
     with pytest.raises(UserError, match="at least two"):
         diagnose(network(), [(x[:1], y[:1])])
-
-
-def test_a_model_beside_itself_is_the_same() -> None:
-    """CKA is one, and no direction is turned."""
-    model = network()
-    first = diagnose(model, loader(), name="first")
-    found = diagnose_beside(network(), (model, first), loader(), name="second")
-    assert found.linear_cka == pytest.approx(1)
-    assert found.mean_principal_angle == pytest.approx(0, abs=1e-6)
-    assert found.reference == "first"
 
 
 def test_the_package_offers_it() -> None:

@@ -24,11 +24,14 @@ SHORT_RUN = "rounds=1 training.epochs=1"
 
 SHORTER = {
     r"feddecorr run": SHORT_RUN,
+    r"feddecorr run .*training\.steps=": "training.steps=2",
     r"feddecorr run(?!.* model=)": "model.widths=[16,32]",
     r"feddecorr diagnose .*--model convnet": "model.widths=[16,32]",  # what a short run has
     r"feddecorr run .*data=cifar10": "data.train=40 data.test=20 clients=2",  # what the stand-in has, and less work
     r"feddecorr resume .*rounds=": "rounds=2",  # one more than a short run has
     r"feddecorr diagnose .*--round": "--round 1",  # what a short run has
+    r"feddecorr sweep": f"{SHORT_RUN} clients=4 data.train=120 data.test=40 partition.minimum=2 model.widths=[8,16]",
+    r"feddecorr reproduce --list": "--scale smoke",  # the data of others are not there
     r"feddecorr theory (flow|sweep|decorrelate)": "dim=6 classes=4 samples=20 points=3 time=0.2",
     r"feddecorr theory alignment": "dim=10 epochs=1,2 epoch_samples=100",
     r"python -m benchmarks\.augmentation_cost": "--repeats 1 --size 8",

@@ -29,6 +29,7 @@ import feddecorr
 from feddecorr.cli import app
 from feddecorr.settings.experiment import Experiment
 from feddecorr.settings.words import read_words
+from feddecorr.studies.sweeping import Sweep
 
 
 class Reader:
@@ -41,7 +42,7 @@ class Reader:
         self._languages: Mapping[str, Callable[[Page, Block], object]] = {
             "python": self._run_python,
             "sh": self._run_commands,
-            "toml": lambda _, block: Experiment.parse(tomllib.loads(block.text)),
+            "toml": lambda _, block: read_settings(tomllib.loads(block.text)),
             "json": lambda _, block: json.loads(block.text),
             "text": self._leave_alone,
         }
@@ -130,6 +131,12 @@ class Reader:
                     raise PageError(f"exit code {end.code} of 'python -m {module} {shlex.join(words)}'") from end
 
 
+def read_settings(settings: dict[str, Any]) -> None:
+    """See that a file holds an experiment, and perhaps beside it what a sweep does with it."""
+    Sweep.parse(settings.pop("sweep", {}))
+    Experiment.parse(settings)
+
+
 def then_stop(parse: Callable[..., object]) -> Callable[..., None]:
     """Return a way to read a command's words and end there."""
 
@@ -150,10 +157,12 @@ def shorten_runs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def shortly(start: Callable[..., object]) -> Callable[..., object]:
-    """Return the function with its experiment shortened as commands are."""
+    """Return the function with its experiment shortened as commands are; a connection is for none but its own."""
 
     @wraps(start)
     def start_shorter(experiment: Experiment, *arguments: Any, **options: Any) -> object:
+        if "through" in options:
+            return start(experiment, *arguments, **options)
         shorter = Experiment.parse(read_words(SHORT_RUN.split(), onto=experiment.to_dict()))
         return start(shorter, *arguments, **options)
 
@@ -161,18 +170,8 @@ def shortly(start: Callable[..., object]) -> Callable[..., object]:
 
 
 def added_words(command: Command) -> list[str]:
-    """Return the words that shorten a command; `key=value` as `--key value` where the command has such an option."""
-    added = [word for start, words in SHORTER.items() if re.match(start, str(command)) for word in words.split()]
-    if command.words[0] != "feddecorr":
-        return added
-    options = options_of(find_command(command.words[1:])[0])
-    return [part for word in added for part in (as_option(word) if as_option(word)[0] in options else [word])]
-
-
-def as_option(word: str) -> list[str]:
-    """Return a `key=value` word in the form of an option."""
-    key, _, value = word.partition("=")
-    return [f"--{key.replace('_', '-')}", value]
+    """Return the words that shorten a command."""
+    return [word for start, words in SHORTER.items() if re.match(start, str(command)) for word in words.split()]
 
 
 def find_command(words: Sequence[str]) -> tuple[ClickCommand, list[str]]:

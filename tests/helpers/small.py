@@ -23,6 +23,7 @@ SETTINGS: dict[str, Any] = {
     "partition": {"name": "dirichlet", "alpha": 0.3, "minimum": 5},
     "model": {"name": "convnet", "widths": [8, 16]},
     "training": {"epochs": 2, "batch": 16, "lr": 0.05},
+    "evaluation": {"classes": "always"},
     "rounds": 3,
 }
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
@@ -15,10 +15,11 @@ from small import digest, result, small
 from feddecorr import rounds
 from feddecorr.client import Client
 from feddecorr.federation import Simulation
+from feddecorr.levels import capture_levels
 from feddecorr.local_training.part import METHOD
 from feddecorr.messages import Update
 from feddecorr.methods import METHODS, Local, Method
-from feddecorr.objective import Pass, cross_entropy
+from feddecorr.objective import Pass, combine, cross_entropy
 from feddecorr.representation import capture_representations
 from feddecorr.runs.pipeline import resume, run
 from feddecorr.settings.experiment import Experiment
@@ -36,8 +37,11 @@ NEUTRAL = {
     "fedsam": "rho=0",
     "fedntd": "beta=0",
     "fedexp": "epsilon=1e9",
+    "fedacg": "momentum=0 mu=0",
+    "fedsol": "rho=0",
+    "fedrcl": "weight=0",
 }
-"""The option that makes a method FedAvg, where it has one."""
+"""The options that make a method FedAvg, where it has such."""
 
 
 @cache
@@ -74,11 +78,12 @@ def test_a_regularizer_of_weight_zero_is_none(name: str) -> None:
     assert end(f"method={name}", *zero) == end(f"method={name}")
 
 
-@pytest.mark.parametrize(("name", "option"), NEUTRAL.items())
-def test_a_method_without_its_term_is_fedavg(name: str, option: str) -> None:
+@pytest.mark.parametrize(("name", "options"), NEUTRAL.items())
+def test_a_method_without_its_term_is_fedavg(name: str, options: str) -> None:
     """To the last bit, under partial participation too."""
     words = ["participation=0.75", "regularizers=feddecorr"]
-    assert end(*words, f"method={name}", f"method.{option}") == end(*words)
+    chosen = [f"method.{option}" for option in options.split()]
+    assert end(*words, f"method={name}", *chosen) == end(*words)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -89,9 +94,14 @@ def test_evaluating_leaves_training_unchanged(name: str) -> None:
 
 def changed(method: type[Method]) -> dict[str, Any]:
     """Return options that all differ from the defaults."""
-    options = {}
+    options: dict[str, Any] = {}
     for name, field in method.model_fields.items():
-        options[name] = "released" if name == "variant" else field.default * 0.75 + 0.01
+        if isinstance(field.default, bool):
+            options[name] = not field.default
+        elif isinstance(field.default, str):
+            options[name] = next(word for word in get_args(field.annotation) if word != field.default)
+        else:
+            options[name] = field.default * 0.75 + 0.01
     return options
 
 
@@ -192,9 +202,9 @@ def second_round(name: str) -> tuple[Method, Local, Batch]:
 
 def look(local: Local, batch: Batch) -> Pass:
     x, y = batch
-    with capture_representations(local.model) as seen:
+    with capture_representations(local.model) as seen, capture_levels(local.model) as levels:
         logits = local.model(x)
-    return Pass(x, y, seen.z, logits, dict(local.model.named_parameters()))
+    return Pass(x, y, seen.z, logits, dict(local.model.named_parameters()), levels.pooled)
 
 
 @threads(1)
@@ -202,7 +212,7 @@ def look(local: Local, batch: Batch) -> Pass:
 def test_every_term_reaches_the_parameters(name: str) -> None:
     """Its gradient is that of finite differences along a random direction, and not zero."""
     method, local, batch = second_round(name)
-    terms = {"cross_entropy": cross_entropy, **method.terms(local)}
+    terms = combine({"cross_entropy": cross_entropy}, method.terms(local))
     stream = torch.Generator().manual_seed(0)
     parameters = list(local.model.parameters())
     directions = [1e-6 * torch.randn(p.shape, generator=stream, dtype=p.dtype) for p in parameters]
@@ -220,8 +230,8 @@ def test_every_term_reaches_the_parameters(name: str) -> None:
 
 
 def test_the_command_line_names_are_the_table() -> None:
-    """All sixteen, FedAvg first because it is the default."""
+    """All twenty, FedAvg first because it is the default."""
     assert METHODS.default == "fedavg"
-    assert len(NAMES) == 16
+    assert len(NAMES) == 20
     table: Mapping[str, type[Method]] = METHODS.table
     assert all(name == cls.__name__.lower() for name, cls in table.items())

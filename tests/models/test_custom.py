@@ -117,10 +117,24 @@ def test_a_projection_head_takes_the_classifier_s_place(module: str) -> None:
     assert [*dict(model.named_children())] == ["body", "head", "auxiliary"]
 
 
-def test_only_a_linear_layer_gives_way_to_a_projection_head(module: str) -> None:
+@pytest.mark.parametrize("head", ["normalized", "layer_norm", "etf"])
+def test_any_head_takes_the_classifier_s_place(module: str, head: str) -> None:
+    """With and without a projection head; the network itself stays as it was."""
+    for options, width in (({}, 6), ({"projection": 9}, 9)):
+        model = build(f"{module}:TwoHeads", layer="head", head=head, **options)
+        with capture_representations(model) as seen:
+            logits = model(torch.ones(2, 1, 8, 8))
+        assert seen.z.shape == (2, width)
+        assert torch.equal(find_classifier(model)(seen.z), logits)
+        assert [*dict(model.named_children())] == ["body", "head", "auxiliary"]
+
+
+def test_only_a_linear_layer_gives_way_to_another_head(module: str) -> None:
     """Of another classifier, the head would not know the width."""
     with pytest.raises(UserError, match="takes the place of a linear layer"):
         build(f"{module}:convolutional", projection=9)
+    with pytest.raises(UserError, match="takes the place of a linear layer"):
+        build(f"{module}:convolutional", head="etf")
 
 
 @pytest.mark.parametrize(

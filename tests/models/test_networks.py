@@ -94,6 +94,18 @@ def test_lenet_has_the_size_of_lenet_5() -> None:
     assert parameters(build(LeNet(), (1, 28, 28))) == count == 61_706
 
 
+def test_a_perceptron_without_hidden_layers_is_logistic_regression() -> None:
+    """The classifier takes the pixels: 7850 parameters for handwritten digits, and logits linear in the image."""
+    model = build(make("mlp", widths=[]), (1, 28, 28))
+    x = images(2, (1, 28, 28))
+    with capture_representations(model) as seen:
+        logits = model(x)
+    assert parameters(model) == 7850
+    assert torch.equal(seen.z, x.flatten(1))
+    zero = model(torch.zeros_like(x))
+    torch.testing.assert_close(model(3 * x) - zero, 3 * (logits - zero), rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("name", "size"), [("mobilenetv2", 4), ("resnet18", 4), ("resnet20", 8), ("resnet32", 8), ("convnet", 2)]
 )

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from torch import tensor
 from torch.distributions import Categorical
 
-from feddecorr.partition import Dirichlet
+from feddecorr.partition import Dirichlet, Parts
 from feddecorr.partition.heterogeneity import Heterogeneity, count_labels, gini
 
 
 def test_labels_are_counted() -> None:
     """Each row is a client, each column a class, also one that nobody holds."""
     labels = np.array([0, 0, 1, 2, 2, 2])
-    assert count_labels([np.array([0, 2]), np.array([1, 3, 4, 5])], labels, 4).tolist() == [[1, 1, 0, 0], [1, 0, 3, 0]]
+    assert count_labels(Parts.of([[0, 2], [1, 3, 4, 5]]), labels, 4).tolist() == [[1, 1, 0, 0], [1, 0, 3, 0]]
 
 
 def test_equal_clients_do_not_differ() -> None:

@@ -11,7 +11,7 @@ from small import small
 
 from feddecorr.errors import UserError
 from feddecorr.federation import Simulation
-from feddecorr.partition import Dirichlet, File
+from feddecorr.partition import Dirichlet, File, Parts
 from feddecorr.partition.split_file import read_split, write_split
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import resume, run
@@ -101,6 +101,6 @@ def test_a_run_is_never_resumed_with_another_split(tmp_path: Path) -> None:
 
 def test_a_split_file_has_one_client_a_line(tmp_path: Path) -> None:
     """So that people can read and compare it."""
-    write_split(tmp_path / "s.json", [np.array([0, 2]), np.array([1])])
+    write_split(tmp_path / "s.json", Parts.of([[0, 2], [1]]))
     assert (tmp_path / "s.json").read_text() == "[\n[0, 2],\n[1]\n]\n"
     assert [part.tolist() for part in read_split(tmp_path / "s.json")] == [[0, 2], [1]]

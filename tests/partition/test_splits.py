@@ -234,3 +234,26 @@ def test_labels_need_not_be_counted_from_zero() -> None:
     """Classes are what occurs among the labels."""
     parts = Classes(per_client=1).split(np.array([7, 3] * 20), clients=2, seed=0)
     assert sorted(len(part) for part in parts) == [20, 20]
+
+
+def test_a_part_that_is_not_there_is_refused() -> None:
+    """Parts are counted from 0, and none from the end."""
+    parts = Parts.of([[3, 1], [], [2]])
+    assert [part.tolist() for part in parts] == [[3, 1], [], [2]]
+    for client in (-1, 3):
+        with pytest.raises(ValueError, match="not enough values"):
+            parts[client]
+
+
+class Wrong(Partition):
+    """Gives an example to a client that is not there."""
+
+    def deal(self, labels: Labels, clients: int, stream: np.random.RandomState) -> Labels:
+        """Count from 1."""
+        return stream.permutation(labels % clients + 1)
+
+
+def test_a_client_that_is_not_there_gets_nothing() -> None:
+    """Whoever wrote the split is told."""
+    with pytest.raises(UserError, match=r"Wrong.deal must give a client from 0 to 3 for each of 600 examples"):
+        Wrong().split(BALANCED, clients=4, seed=0)

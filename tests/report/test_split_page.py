@@ -2,7 +2,10 @@ from pathlib import Path
 
 import numpy as np
 
+from feddecorr.partition import Parts
 from feddecorr.partition.heterogeneity import MEANINGS, Heterogeneity
+from feddecorr.partition.label_counts import LabelCounts
+from feddecorr.report.figures import SHOWN_CLIENTS
 from feddecorr.report.split_page import client_rows, summary_rows, write_split_page
 
 COUNTS = np.array([[4, 0, 0], [2, 2, 0]])
@@ -23,8 +26,20 @@ def test_every_number_has_a_meaning_and_every_meaning_a_number() -> None:
 
 def test_the_page_holds_every_class_and_number(tmp_path: Path) -> None:
     """Names of classes may hold anything."""
-    write_split_page(tmp_path / "a.html", Heterogeneity.of(COUNTS), COUNTS, ["cat", "</script>", "dog"])
+    counts = LabelCounts.of(Parts.of([[0, 1, 2, 3], [4, 5, 6, 7]]), np.array([0, 0, 0, 0, 0, 0, 1, 1]), 3)
+    assert np.array_equal(counts.table(), COUNTS)
+    write_split_page(tmp_path / "a.html", Heterogeneity.of(COUNTS), counts, ["cat", "</script>", "dog"])
     page = (tmp_path / "a.html").read_text()
     assert "Plotly.newPlot" in page
     assert all(meaning.replace("'", "&#39;") in page for meaning in MEANINGS.values())
     assert '"</script>"' not in page
+
+
+def test_of_very_many_clients_the_first_are_shown(tmp_path: Path) -> None:
+    """A page of a million rows would open nowhere; it says which clients it shows."""
+    clients = 3 * SHOWN_CLIENTS
+    counts = LabelCounts.of(Parts.held_by(np.arange(clients), clients), np.zeros(clients, np.int64), 2)
+    found = Heterogeneity.of(counts.table())
+    assert len(client_rows(found)) == SHOWN_CLIENTS
+    write_split_page(tmp_path / "a.html", found, counts, ["cat", "dog"])
+    assert f"Of {clients} clients, the first {SHOWN_CLIENTS} are shown." in (tmp_path / "a.html").read_text()

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pages import ROOT
 from safetensors.torch import load_file
 from small import digest, result, small, without_time, write_settings
 
@@ -89,7 +90,7 @@ def test_a_torn_last_line_is_no_round(tmp_path: Path, expected: list[Any]) -> No
     out = tmp_path / "run"
     records = run(small(*WORDS), out)
     next(records)
-    records.close()  # type: ignore[attr-defined]  # a generator
+    records.close()
     with (out / "rounds.jsonl").open("a") as lines:
         lines.write('{"round": 2, "accu')
     assert len(RunDirectory.open(out).rounds()) == 1
@@ -148,8 +149,12 @@ def test_the_directory_holds_what_it_promises(tmp_path: Path) -> None:
     environment = json.loads((out / "environment.json").read_text())
     assert {"python", "torch", "numpy", "feddecorr"} <= environment["versions"].keys()
     federation = json.loads((out / "federation.json").read_text())
-    assert sum(map(sum, federation["counts"])) == 120
+    assert federation.keys() == {"note", "classes", "clients", "data", "split"}
+    assert RunDirectory.open(out).roster().sizes.sum() == 120
     assert not list(out.rglob("*.pt")) + list(out.rglob("*.pkl"))
+    _, _, page = (ROOT / "docs" / "README.md").read_text().partition("## What a run's directory holds")
+    files = [path.name for path in out.iterdir() if path.is_file() and not path.name.startswith(".")]
+    assert [name for name in [*files, *line, *federation] if f"`{name}`" not in page] == []
 
 
 def test_memories_do_not_pile_up(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def test_a_run_is_made_gone_on_with_and_found_done(tmp_path: Path) -> None:
     expected = result(run(small()))
     records = feddecorr.ensure(small(), out)
     first = result([next(records)])
-    records.close()  # type: ignore[attr-defined]  # a generator
+    records.close()
     assert first + result(ensure(small(), out)) == expected
     before = contents(out)
     assert list(ensure(small(), out)) == []
@@ -103,7 +103,7 @@ def test_own_data_are_known_by_their_content_wherever_they_lie(tmp_path: Path) -
     out = tmp_path / "run"
     records = run(own(f"npz:{one}"), out)
     next(records)
-    records.close()  # type: ignore[attr-defined]  # a generator
+    records.close()
     arrays(one, seed=1)
     before = contents(out)
     with pytest.raises(UserError, match="has changed: its pixels and labels have sha256"):
@@ -124,7 +124,7 @@ def test_a_relative_path_works_from_any_folder(tmp_path: Path, monkeypatch: pyte
     words = ["partition=file", "partition.path=split.json"]
     records = run(own("npz:mine.npz", *words), tmp_path / "run")
     next(records)
-    records.close()  # type: ignore[attr-defined]  # a generator
+    records.close()
     monkeypatch.chdir(tmp_path / "there")
     assert len(list(resume(tmp_path / "run"))) == 1
 
@@ -149,7 +149,7 @@ def test_a_refused_command_changes_nothing(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="being written by another process"):
         list(resume(out, experiment=RunDirectory.open(out).experiment().model_copy(update={"rounds": 16})))
     assert contents(out) == before
-    records.close()  # type: ignore[attr-defined]  # a generator
+    records.close()
     one.unlink()
     before = contents(out)
     with pytest.raises(UserError, match=r"one\.npz"):

@@ -33,10 +33,19 @@ def test_the_mean_of_the_local_models_made_again_is_the_global_model(tmp_path: P
     assert digest(after) == digest(expected)
 
 
-@pytest.mark.parametrize("method", ["fedavg", "scaffold", "moon"])
-def test_local_models_made_again_are_those_that_the_run_recorded(tmp_path: Path, method: str) -> None:
-    """Whatever clients remember: what the run measured on the way is found again, to the last bit."""
-    experiment = small(f"method={method}", "evaluation.clients=true", "participation=0.75")
+@pytest.mark.parametrize(
+    "words",
+    [
+        "method=fedavg",
+        "method=scaffold",
+        "method=moon",
+        "method=fedacg",
+        "method=scaffold model=mlp model.widths=[] clients=6 partition.minimum=3 training.together=2",
+    ],
+)
+def test_local_models_made_again_are_those_that_the_run_recorded(tmp_path: Path, words: str) -> None:
+    """Whatever clients remember, and beside whom they trained: what the run measured is found again, bit for bit."""
+    experiment = small(*words.split(), "evaluation.clients=true", "participation=0.75")
     *_, last = run(experiment, tmp_path / "run")
     directory = RunDirectory.open(tmp_path / "run")
     simulation = Simulation(directory.experiment())
@@ -45,7 +54,7 @@ def test_local_models_made_again_are_those_that_the_run_recorded(tmp_path: Path,
     assert list(last.local_models) == sorted(drawn)
     with state_of(directory, simulation, 3, quiet) as state:
         for update in state.train(drawn[1:]):  # any part of them
-            assert evaluate(update).recorded() == last.local_models[update.client].recorded()
+            assert evaluate(update, classes=True).recorded() == last.local_models[update.client].recorded()
 
 
 def test_looking_changes_nothing_in_the_run(tmp_path: Path) -> None:

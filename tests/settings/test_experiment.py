@@ -11,6 +11,7 @@ from feddecorr.partition import Dirichlet
 from feddecorr.regularizers import FedDecorr
 from feddecorr.settings.experiment import FAMILIES, Experiment
 from feddecorr.settings.words import read_words
+from feddecorr.transforms import Clip
 
 
 def parse(*words: str) -> Experiment:
@@ -33,6 +34,16 @@ def test_an_experiment_survives_json(alpha: str) -> None:
 def test_an_experiment_survives_pickling() -> None:
     experiment = small("regularizers=feddecorr")
     assert pickle.loads(pickle.dumps(experiment)) == experiment  # noqa: S301 - our own bytes
+
+
+def test_several_of_a_kind_may_have_names_of_their_own() -> None:
+    """Which are found again: in words, where a module's name may have dots, and in Python."""
+    words = ["regularizers.strong.name=feddecorr", "regularizers.strong.beta=1", "regularizers.weak.name=feddecorr"]
+    experiment = parse(*words, "transforms.first.name=clip")
+    terms = {"strong": FedDecorr(beta=1), "weak": FedDecorr()}
+    assert Experiment(regularizers=terms, transforms={"first": Clip()}) == experiment
+    assert Experiment.parse(experiment.to_dict()) == experiment
+    assert parse("regularizers=feddecorr").to_dict()["regularizers"] == {"feddecorr": FedDecorr().to_dict()}
 
 
 def test_an_experiment_is_frozen() -> None:

@@ -1,8 +1,10 @@
 import math
+import re
 from itertools import pairwise
 
 import pytest
 import torch
+from pages import ROOT
 from plain import send
 from small import digest, result, small
 
@@ -11,6 +13,8 @@ from feddecorr.errors import UserError
 from feddecorr.federation import Simulation
 from feddecorr.messages import Update
 from feddecorr.runs.pipeline import resume, run
+from feddecorr.settings.training import Evaluation, Training
+from feddecorr.settings.words import read_list
 
 
 def train(*words: str, number: int = 1, client: int = 0) -> Update:
@@ -46,6 +50,21 @@ def test_as_many_steps_as_two_epochs_have_are_two_epochs() -> None:
     assert digest(train(f"training.steps={passes(whole)}").weights) == digest(whole.weights)
     assert passes(train("training.steps=3")) == 3
     assert digest(train("training.epochs=2.0").weights) == digest(whole.weights)
+
+
+def test_the_page_names_every_option_with_its_default() -> None:
+    first, _, _ = (ROOT / "docs" / "training.md").read_text().partition("## How much")
+    rows = dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", first, re.MULTILINE))
+    defaults = {**Training().to_dict(), "schedule": "constant"}
+    assert {name: read_list(text) for name, text in rows.items()} == {
+        name: read_list(str(default).lower().strip("[]")) for name, default in defaults.items()
+    }
+
+
+def test_a_page_names_every_option_of_evaluation_with_its_default() -> None:
+    text = (ROOT / "docs" / "diagnosis.md").read_text()
+    rows = dict(re.findall(r"^\| `evaluation\.(\w+)` \| (.*?) \|", text, re.MULTILINE))
+    assert rows == {name: str(default).lower() for name, default in Evaluation().to_dict().items()}
 
 
 def test_a_constant_schedule_is_none_and_a_step_drops() -> None:

@@ -7,16 +7,21 @@ import sys
 import typer
 import typer.core
 
+from feddecorr.cli.claims import claims
+from feddecorr.cli.compare import compare
 from feddecorr.cli.console import say
 from feddecorr.cli.data import data_app
 from feddecorr.cli.demo import demo
 from feddecorr.cli.diagnose import diagnose
 from feddecorr.cli.list import list_kinds
 from feddecorr.cli.partition import partition
+from feddecorr.cli.records import records
 from feddecorr.cli.report import report
+from feddecorr.cli.reproduce import reproduce
 from feddecorr.cli.resume import resume
 from feddecorr.cli.run import run
 from feddecorr.cli.show import show
+from feddecorr.cli.sweep import sweep
 from feddecorr.cli.theory import theory_app
 from feddecorr.errors import RunError, UserError
 
@@ -36,7 +41,12 @@ app.command()(resume)
 app.command()(show)
 app.command()(report)
 app.command()(diagnose)
+app.command()(claims)
 app.command()(partition)
+app.command()(reproduce)
+app.command()(sweep)
+app.command()(compare)
+app.command()(records)
 app.command("list")(list_kinds)
 app.add_typer(data_app, name="data")
 app.add_typer(theory_app, name="theory")

@@ -1,21 +1,27 @@
-"""The command that lists what can be chosen by name."""
+"""The command that lists what can be chosen by name, and all options."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
 
 from feddecorr.cli.console import JsonOption, print_json, print_table, say
 from feddecorr.errors import UserError, nearest
-from feddecorr.settings.kinds import Family, Kind
+from feddecorr.settings.kinds import Kind
 from feddecorr.settings.words import SEVERAL
+
+Kinds = Mapping[str, type[Kind]]
 
 
 def list_kinds(
     family: Annotated[
         str | None,
-        typer.Argument(help="data, partition, model, method, regularizers or engine; all without it."),
+        typer.Argument(
+            help="data, partition, model, method, regularizers, transforms, engine, training or evaluation; all "
+            "without it."
+        ),
     ] = None,
     json: JsonOption = False,
 ) -> None:
@@ -24,36 +30,41 @@ def list_kinds(
     Example:  feddecorr list methods
     """
     from feddecorr.settings.experiment import FAMILIES  # noqa: PLC0415 - PyTorch is loaded when it is needed
+    from feddecorr.settings.training import Evaluation, Training  # noqa: PLC0415
 
-    chosen = FAMILIES if family is None else dict([_find_family(family, FAMILIES)])
+    tables: dict[str, Kinds] = {setting: found.table for setting, found in FAMILIES.items()}
+    tables |= {"training": {"training": Training}, "evaluation": {"evaluation": Evaluation}}
+    chosen = tables if family is None else dict([_find_table(family, tables)])
     if json:
         print_json({setting: _describe(found) for setting, found in chosen.items()})
     elif family is None:
-        rows = [[setting, name, cls.line()] for setting, found in chosen.items() for name, cls in found.table.items()]
+        rows = [[setting, name, cls.line()] for setting, found in chosen.items() for name, cls in found.items()]
         print_table(["setting", "name", "what it is"], rows)
         say("'feddecorr list NAME' shows a family's options, e.g. 'feddecorr list partition'.")
     else:
         _print_options(*next(iter(chosen.items())))
 
 
-def _find_family(word: str, families: dict[str, Family[Any]]) -> tuple[str, Family[Any]]:
+def _find_table(word: str, tables: Mapping[str, Kinds]) -> tuple[str, Kinds]:
     """Accept singular and plural."""
-    for setting, family in families.items():
+    for setting, table in tables.items():
         if word.rstrip("s") == setting.rstrip("s"):
-            return setting, family
-    raise UserError(f"there is nothing called '{word}' to list: {nearest(word, families)}")
+            return setting, table
+    raise UserError(f"there is nothing called '{word}' to list: {nearest(word, tables)}")
 
 
-def _describe(family: Family[Any]) -> dict[str, Any]:
+def _describe(table: Kinds) -> dict[str, Any]:
     return {
         name: {"description": cls.line(), "options": {key: _option(cls, key) for key in cls.model_fields}}
-        for name, cls in family.table.items()
+        for name, cls in table.items()
     }
 
 
 def _option(cls: type[Kind], key: str) -> dict[str, Any]:
     field = cls.model_fields[key]
     default = None if field.is_required() else field.get_default(call_default_factory=True)
+    if isinstance(default, Kind):
+        default = type(default).__name__.lower()
     return {
         "default": str(default) if isinstance(default, float) and default == float("inf") else default,
         "required": field.is_required(),
@@ -61,10 +72,10 @@ def _option(cls: type[Kind], key: str) -> dict[str, Any]:
     }
 
 
-def _print_options(setting: str, family: Family[Any]) -> None:
+def _print_options(setting: str, table: Kinds) -> None:
     rows = []
-    for name, described in _describe(family).items():
-        rows.append([f"{setting}={name}", "", described["description"]])
+    for name, described in _describe(table).items():
+        rows.append([setting if name == setting else f"{setting}={name}", "", described["description"]])
         prefix = f"{setting}.{name}" if setting in SEVERAL else setting
         for key, option in described["options"].items():
             default = "(required)" if option["required"] else str(option["default"])

@@ -39,7 +39,7 @@ def partition(
 
     simulation = Simulation(Experiment.parse(read_words(words or [])))
     classes, counts = simulation.task.classes, simulation.labels
-    found = Heterogeneity.of(counts)
+    found = Heterogeneity.of(counts.table())
     if out is not None:
         write_split(out, simulation.shards.parts)
         say(f"split: {out.resolve()}")
@@ -49,7 +49,7 @@ def partition(
             {
                 "heterogeneity": found.summary(),
                 "classes": list(classes),
-                "counts": counts.tolist(),
+                "counts": counts.table().tolist(),
                 "split": None if out is None else str(out.resolve()),
                 "picture": str(picture.resolve()),
             }
@@ -58,10 +58,12 @@ def partition(
     headings, rows = [*split_page.CLIENT_HEADINGS], split_page.client_rows(found)
     if len(classes) <= MOST_SHADED:
         headings.append("labels")
-        most = max(1, int(counts.max()))
-        for row, held in zip(rows, counts.tolist(), strict=True):
+        most = max(1, int(counts.count.max()))
+        for row, held in zip(rows, counts.table(len(rows)).tolist(), strict=True):
             row.append(f"|{''.join(SHADES[-(-count * (len(SHADES) - 1) // most)] for count in held)}|")
     print_table(headings, rows)
+    if len(rows) < counts.clients:
+        say(f"these are the first {len(rows)} of {counts.clients} clients; --json prints them all")
     print_text("")
     print_table(["heterogeneity", "", "what it is"], split_page.summary_rows(found))
     say(f"picture: {picture.resolve()}")

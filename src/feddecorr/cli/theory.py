@@ -20,7 +20,7 @@ from feddecorr.theory.settings import Alignment, Decorrelate, Flow, Sweep
 if TYPE_CHECKING:
     import click
 
-    from feddecorr.report.study import Study
+    from feddecorr.report.study_content import Study
     from feddecorr.theory.listening import Listener
 
 SETTINGS: dict[str, type[Kind]] = {"flow": Flow, "sweep": Sweep, "alignment": Alignment, "decorrelate": Decorrelate}
@@ -80,7 +80,7 @@ def sweep(words: Words = None, out: OutOption = None, json: JsonOption = False) 
     Example:  feddecorr theory sweep classes=5 --out theory-sweep
     """
     settings = _read(Sweep, words, out)
-    from feddecorr.theory.studies.sweep import study_sweep  # noqa: PLC0415 - see flow
+    from feddecorr.theory.studies.class_sweep import study_sweep  # noqa: PLC0415 - see flow
 
     _carry_out(study_sweep, settings, out, json=json)
 

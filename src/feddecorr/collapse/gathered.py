@@ -59,6 +59,26 @@ class Sample:
 
 
 @dataclass(frozen=True)
+class Part:
+    """What is found out about one chunk by itself, whoever does it; the chunk is kept for the sample."""
+
+    chunk: Batch
+    statistics: Statistics
+    right: int | None
+    together: Together | None
+
+    @classmethod
+    def of(cls, chunk: Batch) -> Part:
+        """Look at a chunk."""
+        return cls(
+            chunk,
+            Statistics.of(chunk.z, chunk.labels),
+            None if chunk.labels is None or chunk.decisions is None else int((chunk.labels == chunk.decisions).sum()),
+            None if chunk.reference is None else Together.of(chunk.z, chunk.reference),
+        )
+
+
+@dataclass(frozen=True)
 class Gathered:
     """What one pass leaves: `right` is the number of right decisions, None without labels or decisions."""
 
@@ -70,16 +90,19 @@ class Gathered:
 
 def gather(batches: Iterable[Batch]) -> Gathered:
     """Go once over all batches."""
+    return add_up(map(Part.of, chunks(batches)))
+
+
+def add_up(parts: Iterable[Part]) -> Gathered:
+    """Put parts together, one after another: their order is a part of the result's last bits."""
     statistics, together, right, sample = None, None, None, Sample()
-    for chunk in chunks(batches):
-        found = Statistics.of(chunk.z, chunk.labels)
-        statistics = found if statistics is None else statistics + found
-        sample.add(chunk)
-        if chunk.labels is not None and chunk.decisions is not None:
-            right = (right or 0) + int((chunk.labels == chunk.decisions).sum())
-        if chunk.reference is not None:
-            pair = Together.of(chunk.z, chunk.reference)
-            together = pair if together is None else together + pair
+    for part in parts:
+        statistics = part.statistics if statistics is None else statistics + part.statistics
+        sample.add(part.chunk)
+        if part.right is not None:
+            right = (right or 0) + part.right
+        if part.together is not None:
+            together = part.together if together is None else together + part.together
     if statistics is None:
         raise UserError("there are no samples: the loader gave no batch")
     return Gathered(statistics, sample, right, together)

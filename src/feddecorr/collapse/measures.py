@@ -52,7 +52,7 @@ class Measures:
     maximum_rank: int
     effective_rank: float
     effective_rank_of_features: float
-    rankme: float
+    rankme: float | None = None
     participation_ratio: float
     stable_rank: float
     numerical_rank: int
@@ -69,8 +69,8 @@ class Measures:
     singular_values: list[float] = field(repr=False)
 
 
-def measure_spread(principal: Principal) -> Measures:
-    """Compute them all."""
+def measure_spread(principal: Principal, *, rankme: bool = True) -> Measures:
+    """Compute them all, or all but RankMe, the only one that takes the spectrum of another matrix."""
     moments, values = principal.moments, principal.values
     n, d = moments.count, len(values)
     seen = values[: principal.rank]  # below, roots and logarithms would make much of rounding
@@ -80,7 +80,7 @@ def measure_spread(principal: Principal) -> Measures:
         maximum_rank=min(n - 1, d),
         effective_rank=spectrum.effective_rank(values),
         effective_rank_of_features=spectrum.effective_rank(seen.sqrt()),
-        rankme=spectrum.rankme(_uncentred(moments)),
+        rankme=spectrum.rankme(_uncentred(moments)) if rankme else None,
         participation_ratio=spectrum.participation_ratio(values),
         stable_rank=spectrum.stable_rank(values),
         numerical_rank=principal.rank,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -23,54 +23,22 @@ def diagnose(model: nn.Module, loader: Iterable[Any], layer: str | None = None, 
     entries the model takes by name. The representation is what the classifier takes in, or what the named layer
     does (see `capture_representations`). The model is the same after as before.
     """
-    subject = Subject(model=model, classifier=classifier_weight(_find(model, layer)))
+    subject = Subject(model=model, classifier=classifier_weight(find_classifier(model, layer)))
     return Diagnosis.of(name, gather(forward(model, loader, layer)), subject=subject)
 
 
-def _find(model: nn.Module, layer: str | None) -> nn.Module:
-    try:
-        return find_classifier(model, layer)
-    except UserError as error:
-        if layer is None:
-            raise
-        names = ", ".join(name for name, _ in model.named_modules() if name)
-        raise UserError(f"{error} (its layers: {names})") from error
-
-
-def diagnose_beside(
-    model: nn.Module, reference: tuple[nn.Module, Diagnosis], loader: Iterable[Any], *, name: str
-) -> Diagnosis:
-    """Diagnose a model and compare it, sample by sample, with another that was diagnosed on the same loader.
-
-    Both models go over each batch, so nothing is held; the reference's forward passes are repeated.
-    """
-    other, found = reference
-    subject = Subject(model, classifier_weight(find_classifier(model)), found)
-    return Diagnosis.of(name, gather(forward(model, loader, beside=other)), subject=subject)
-
-
 @torch.no_grad()
-def forward(
-    model: nn.Module, loader: Iterable[Any], layer: str | None = None, *, beside: nn.Module | None = None
-) -> Iterator[Batch]:
+def forward(model: nn.Module, loader: Iterable[Any], layer: str | None = None) -> Iterator[Batch]:
     """Yield the representations of each batch, with labels and decisions where there are such."""
     device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
-    with ExitStack() as stack:
-        stack.enter_context(evaluating(model))
-        seen = stack.enter_context(capture_representations(model, layer))
-        others = None
-        if beside is not None:
-            stack.enter_context(evaluating(beside))
-            others = stack.enter_context(capture_representations(beside, layer))
+    with evaluating(model), capture_representations(model, layer) as seen:
         for batch in loader:
             inputs, named, labels = _split(batch, device)
             decisions = _decide(model(*inputs, **named), labels)
-            if beside is not None:
-                beside(*inputs, **named)
             z = seen.z
             if labels is not None and labels.shape != (len(z),):
                 raise UserError(f"{len(z)} samples need as many labels, not labels of shape {tuple(labels.shape)}")
-            yield Batch(z, labels, decisions, None if others is None else others.z)
+            yield Batch(z, labels, decisions)
 
 
 @contextmanager

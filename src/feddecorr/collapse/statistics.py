@@ -110,8 +110,7 @@ def check(z: Tensor, labels: Tensor | None) -> None:
         raise UserError(f"representations have the shape (samples, features), not {tuple(z.shape)}")
     if not z.is_floating_point():
         raise UserError(f"representations are floating-point numbers, not {z.dtype}")
-    wrong = int((~torch.isfinite(z)).any(1).sum())
-    if wrong:
+    if not torch.isfinite(z.sum()) and (wrong := int((~torch.isfinite(z)).any(1).sum())):  # sums alone may overflow
         raise UserError(f"{wrong} of {len(z)} samples of a batch hold NaN or infinity: the model has diverged")
     if labels is not None and labels.shape != (len(z),):
         raise UserError(f"{len(z)} samples need as many labels, not labels of shape {tuple(labels.shape)}")

@@ -1,7 +1,7 @@
 """Data sets by name."""
 
 from feddecorr.data.cifar import Cifar10, Cifar100
-from feddecorr.data.dataset import Data, Dataset, Images
+from feddecorr.data.dataset import Data, Dataset, Images, Own, PixelSums
 from feddecorr.data.digits import Digits
 from feddecorr.data.folder import Folder
 from feddecorr.data.mnist import FashionMnist, Mnist
@@ -38,6 +38,8 @@ __all__ = [
     "Images",
     "Mnist",
     "Npz",
+    "Own",
+    "PixelSums",
     "Synthetic",
     "TinyImageNet",
 ]

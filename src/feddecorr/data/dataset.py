@@ -34,6 +34,10 @@ class Images:
     def __len__(self) -> int:
         return self.labels.shape[0]  # quicker than len(…), and asked for often
 
+    def split(self, size: int) -> list[Images]:
+        """Cut into parts of that size and a last one."""
+        return list(map(Images, self.pixels.split(size), self.labels.split(size)))
+
     def share(self) -> None:
         """Move to shared memory, where worker processes see the images without a copy."""
         self.pixels.share_memory_()

@@ -7,6 +7,7 @@ from pydantic import Field, PositiveInt
 
 from feddecorr.data.dataset import Data, Dataset, Images
 from feddecorr.randomness import generator
+from feddecorr.threads import threads
 
 AT_ONCE = 1000
 """Images drawn at once: as floats they take four times the memory."""
@@ -38,4 +39,5 @@ class Synthetic(Data):
             return Images(pixels, labels)
 
         names = tuple(str(label) for label in range(self.classes))
-        return Dataset.of(draw("train", self.train), draw("test", self.test), names)
+        with threads(1):  # a few thousand numbers at a time are too few for more to help each other
+            return Dataset.of(draw("train", self.train), draw("test", self.test), names)

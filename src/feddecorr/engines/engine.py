@@ -25,6 +25,10 @@ class Engine(Kind):
         """Start what the engine needs; leaving the context ends it."""
         raise NotImplementedError
 
+    def hands(self, threads: int) -> int:  # noqa: ARG002 - for engines that do several things at once
+        """Return how many pieces of work of so many threads may go on at once; the server evaluates with as many."""
+        return 1
+
 
 def failure(number: int, client: int, error: Exception) -> Failure:
     """Return what is known of an error in a client's code."""

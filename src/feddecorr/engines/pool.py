@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import weakref
 from collections import deque
@@ -23,6 +22,7 @@ from feddecorr.engines.waiting import MAX_DEATHS, Group, Waiting
 from feddecorr.engines.worker import Done, NewRound, Play, work
 from feddecorr.messages import Broadcast, Failure, Update
 from feddecorr.states import State
+from feddecorr.threads import hands
 
 if TYPE_CHECKING:
     from feddecorr.federation import Shards, Task
@@ -39,15 +39,18 @@ class Pool(Engine):
     @contextmanager
     def open(self, task: Task, shards: Shards, memories: Memories) -> Iterator[RunClients]:
         """Start the workers."""
-        threads = task.experiment.training.threads
-        count = self.workers or max(1, (os.cpu_count() or 1) // threads)
+        count = min(self.hands(task.experiment.training.threads), len(shards))
         shards.share()
         return_freed_memory()
-        crew = Crew((task, shards, memories), min(count, len(shards)))
+        crew = Crew((task, shards, memories), count)
         try:
             yield crew.run
         finally:
             crew.close()
+
+    def hands(self, threads: int) -> int:
+        """As many as there are workers."""
+        return self.workers or hands(threads)
 
 
 class Worker:

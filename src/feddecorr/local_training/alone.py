@@ -2,39 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 
 import torch
 from torch import Tensor
 
+from feddecorr.levels import Levels, capture_levels
+from feddecorr.local_training.part import Part
 from feddecorr.local_training.tally import Tally
-from feddecorr.methods import Local, Method
 from feddecorr.objective import Pass, Term
-from feddecorr.representation import Seen
+from feddecorr.optimizers import clip
+from feddecorr.representation import Seen, capture_representations
 
 
 class Alone:
-    """Learns from batches of images and labels; `seen` catches what the module's classifier takes in."""
+    """Learns from batches of images and labels, while it is `watching` what the module makes of them."""
 
-    def __init__(self, local: Local, method: Method, terms: Mapping[str, Term], seen: Seen) -> None:
-        self.tally = Tally(list(terms))
-        self.trainable = local.trainable
-        self._local, self._method, self._seen = local, method, seen
-        self._terms = list(terms.values())
-        self._parameters = dict(local.model.named_parameters())
+    _seen: Seen
 
-    def gradients(self, batch: tuple[Tensor, Tensor]) -> Sequence[Tensor]:
-        """Return what the method makes of the gradient."""
-        x, y = batch
+    def __init__(self, part: Part) -> None:
+        self.steps = part.visits.batches()
+        self.trainable = part.local.trainable
+        self.tally = Tally(list(part.terms))
+        self._method, self._model = part.method, part.local.model
+        self._parameters = dict(self._model.named_parameters())
+        self._terms = list(part.terms.values())
+        self._rule = self._method.gradient(part.local)
+        self._levels = Levels()
 
-        def compute() -> Sequence[Tensor]:
-            logits = self._local.model(x)
-            forward = Pass(x, y, self._seen.z, logits, self._parameters)
-            values = [term(forward) for term in self._terms]
-            self.tally.add(values)
-            total = sum(values[1:], start=values[0])
-            return torch.autograd.grad(total, self.trainable, materialize_grads=True)
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Catch representations and, where the method needs them, levels: after it has made its copies of the module.
 
-        gradients = self._method.gradient(self._local, compute)
+        Those would be watched, too.
+        """
+        with ExitStack() as stack:
+            self._seen = stack.enter_context(capture_representations(self._model))
+            if self._method.needs_levels:
+                self._levels = stack.enter_context(capture_levels(self._model))
+            yield
+
+    def gradients(self, step: tuple[Tensor, Tensor]) -> Sequence[Tensor]:
+        """Return what the method makes of the gradient of a batch."""
+        x, y = step
+
+        def compute(term: Term | None = None) -> Sequence[Tensor]:
+            logits = self._model(x)
+            forward = Pass(x, y, self._seen.z, logits, self._parameters, self._levels.pooled)
+            value = self._objective(forward) if term is None else term(forward)
+            return torch.autograd.grad(value, self.trainable, materialize_grads=True)
+
+        gradients = self._rule(compute)
         self.tally.end_step()
         return gradients
+
+    def _objective(self, forward: Pass) -> Tensor:
+        values = [term(forward) for term in self._terms]
+        self.tally.add(values)
+        return sum(values[1:], start=values[0])
+
+    def clip(self, gradients: Sequence[Tensor], longest: float) -> Sequence[Tensor]:
+        """Return the gradient, scaled where it is longer than that."""
+        return clip(gradients, longest)

@@ -49,7 +49,7 @@ class Visits:
     def __init__(self, task: Task, number: int, shard: Shard) -> None:
         self.shard = shard
         self.sizes = epoch_sizes(task.experiment.training, len(shard))
-        self._seed, self._place = task.experiment.seed, (number, shard.client)
+        self._task, self._place = task, (number, shard.client)
 
     @property
     def steps(self) -> int:
@@ -58,32 +58,31 @@ class Visits:
 
     def order(self, epoch: int) -> Tensor:
         """Return the places of the images that an epoch takes, one batch after another."""
-        stream = generator(self._seed, "batches", *self._place, epoch)
+        stream = generator(self._task.experiment.seed, "batches", *self._place, epoch)
         return torch.randperm(len(self.shard), generator=stream)[: sum(self.sizes[epoch])]
 
     def chance(self, epoch: int) -> torch.Generator:
         """Return the generator of the epoch's random changes."""
-        return generator(self._seed, "augmentation", *self._place, epoch)
+        return generator(self._task.experiment.seed, "augmentation", *self._place, epoch)
 
+    def batches(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield the batches of all local epochs, as the network takes them, with labels."""
+        for epoch in range(len(self.sizes)):
+            yield from self._batches(epoch)
 
-def batches(task: Task, visits: Visits) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield the batches of all local epochs of one client, as the network takes them, with labels."""
-    for epoch, sizes in enumerate(visits.sizes):
-        yield from _epoch(task, visits, epoch, sizes)
-
-
-def _epoch(task: Task, visits: Visits, epoch: int, sizes: tuple[int, ...]) -> Iterator[tuple[Tensor, Tensor]]:
-    images, order = visits.shard.images, visits.order(epoch)
-    device, changes = task.experiment.training.device, task.experiment.data.augment
-    chance = visits.chance(epoch) if changes else None
-    for several in _portions(sizes, 1 if changes else _batches_at_once(images, sizes)):
-        taken, order = order[: sum(several)], order[sum(several) :]
-        pixels = images.pixels.index_select(0, taken)
-        if chance is not None:
-            pixels = augment(pixels, changes, chance)
-        x = task.normalize(pixels.to(device))
-        y = images.labels.index_select(0, taken).to(device)
-        yield from zip(x.split(several), y.split(several), strict=True)
+    def _batches(self, epoch: int) -> Iterator[tuple[Tensor, Tensor]]:
+        images, order, sizes = self.shard.images, self.order(epoch), self.sizes[epoch]
+        experiment = self._task.experiment
+        device, changes = experiment.training.device, experiment.data.augment
+        chance = self.chance(epoch) if changes else None
+        for several in _portions(sizes, 1 if changes else _batches_at_once(images, sizes)):
+            taken, order = order[: sum(several)], order[sum(several) :]
+            pixels = images.pixels.index_select(0, taken)
+            if chance is not None:
+                pixels = augment(pixels, changes, chance)
+            x = self._task.normalize(pixels.to(device))
+            y = images.labels.index_select(0, taken).to(device)
+            yield from zip(x.split(several), y.split(several), strict=True)
 
 
 def _batches_at_once(images: Images, sizes: tuple[int, ...]) -> int:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from feddecorr.models import placement
 from feddecorr.representation import find_classifier
 from feddecorr.states import State
 
@@ -21,18 +22,38 @@ def obstacle(model: nn.Module) -> str | None:
     Every layer has to treat each image by itself, so that batches of different sizes can be filled up. Convolutions
     do so too, but side by side they were measured to be no faster.
     """
-    for name, layer in _layers(model):
-        place = f"layer '{name}'" if name else "network"
-        if type(layer) not in (nn.Linear, nn.Flatten, *ELEMENTWISE):
-            return (
-                f"its {place} is of the kind {type(layer).__name__}, and only fully connected ones are put side by side"
-            )
-        if isinstance(layer, nn.Flatten) and (layer.start_dim, layer.end_dim) != (1, -1):
-            return f"its {place} flattens some dimensions only"
-    for name, module in model.named_modules():
-        if name and (module._forward_hooks or module._forward_pre_hooks):
-            return f"its layer '{name}' has a hook, which would not be called"
+    layers = list(_layers(model))
+    obstacles = (
+        *(_layer_obstacle(layer, f"layer '{name}'" if name else "network") for name, layer in layers),
+        _order_obstacle([layer for _, layer in layers], find_classifier(model)),
+        *(f"its buffer '{name}' belongs to no layer" for name, _ in model.named_buffers()),
+        *(f"its layer '{name}' has a hook, which would not be called" for name in _hooked(model)),
+    )
+    return next(filter(None, obstacles), None)
+
+
+def _layer_obstacle(layer: nn.Module, place: str) -> str | None:
+    if type(layer) not in (nn.Linear, nn.Flatten, *ELEMENTWISE):
+        return f"its {place} is of the kind {type(layer).__name__}, and only fully connected ones are put side by side"
+    if isinstance(layer, nn.Flatten) and (layer.start_dim, layer.end_dim) != (1, -1):
+        return f"its {place} flattens some dimensions only"
     return None
+
+
+def _order_obstacle(layers: Sequence[nn.Module], classifier: nn.Module) -> str | None:
+    if not isinstance(next((layer for layer in layers if isinstance(layer, nn.Linear | nn.Flatten)), None), nn.Flatten):
+        return "its first layer takes images that are not flattened"
+    if not isinstance(classifier, nn.Linear) or not any(layer is classifier for layer in layers):
+        return "the layer whose input is its representation is not a linear one"
+    return None
+
+
+def _hooked(model: nn.Module) -> Iterator[str]:
+    """Yield the names of layers with hooks, but for those that say how a network runs."""
+    for name, module in model.named_modules():
+        hooks = [*module._forward_hooks.values(), *module._forward_pre_hooks.values()]
+        if any(hook.__module__ != placement.__name__ for hook in hooks):
+            yield name
 
 
 def first_products(model: nn.Module) -> str | None:
@@ -125,5 +146,6 @@ def _layers(model: nn.Module, place: str = "") -> Iterator[tuple[str, nn.Module]
     if type(model) is not nn.Sequential:
         yield place, model
         return
-    for name, child in model.named_children():
+    names = model._modules  # named_children tells a layer that is called twice only once
+    for name, child in zip(names, model, strict=True):
         yield from _layers(child, f"{place}.{name}" if place else name)

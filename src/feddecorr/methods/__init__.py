@@ -1,17 +1,21 @@
 """Federated methods by name."""
 
+from feddecorr.methods.fedacg import FedACG
 from feddecorr.methods.fedadagrad import FedAdagrad
 from feddecorr.methods.fedadam import FedAdam
 from feddecorr.methods.fedavg import FedAvg
 from feddecorr.methods.fedavgm import FedAvgM
+from feddecorr.methods.feddr import FedDr
 from feddecorr.methods.feddyn import FedDyn
 from feddecorr.methods.fedexp import FedExP
 from feddecorr.methods.fedlc import FedLC
 from feddecorr.methods.fednova import FedNova
 from feddecorr.methods.fedntd import FedNTD
 from feddecorr.methods.fedprox import FedProx
+from feddecorr.methods.fedrcl import FedRCL
 from feddecorr.methods.fedrs import FedRS
 from feddecorr.methods.fedsam import FedSAM
+from feddecorr.methods.fedsol import FedSOL
 from feddecorr.methods.feduv import FedUV
 from feddecorr.methods.fedyogi import FedYogi
 from feddecorr.methods.method import Local, Method, Trained, mean_weights
@@ -39,6 +43,10 @@ METHODS = Family(
         "feddyn": FedDyn,
         "fedntd": FedNTD,
         "feduv": FedUV,
+        "fedacg": FedACG,
+        "fedsol": FedSOL,
+        "fedrcl": FedRCL,
+        "feddr": FedDr,
     },
 )
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-import torch
 from pydantic import Field
 from torch import Tensor
 
-from feddecorr.methods.method import Local, Method
-from feddecorr.states import copy_into, norm
-
-TINY = 1e-12
+from feddecorr.methods.method import Compute, GradientRule, Local, Method
+from feddecorr.perturbation import gradient_beside, scaled_to
 
 
 class FedSAM(Method):
@@ -19,16 +16,10 @@ class FedSAM(Method):
 
     rho: float = Field(0.05, ge=0, description="ρ, length of the step uphill; 0 is FedAvg")
 
-    def gradient(self, local: Local, compute: Callable[[], Sequence[Tensor]]) -> Sequence[Tensor]:
-        """Return the gradient uphill; weights and BatchNorm statistics are put back as they were."""
-        trainable = local.trainable
-        state = [*trainable, *local.model.buffers()]
-        uphill = compute()
-        kept = [tensor.detach().clone() for tensor in state]
-        with torch.no_grad():
-            length = self.rho / (norm(uphill) + TINY)
-            for parameter, slope in zip(trainable, uphill, strict=True):
-                parameter.add_(slope * length)
-        gradient = compute()
-        copy_into(state, kept)
-        return gradient
+    def gradient(self, local: Local) -> GradientRule:
+        """Take the gradient uphill."""
+
+        def uphill(compute: Compute) -> Sequence[Tensor]:
+            return gradient_beside(local, scaled_to(self.rho, compute()), compute)
+
+        return uphill

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -37,9 +37,16 @@ class Local:
         """The parameters that training moves, in the order of their gradients: not those of frozen layers."""
         return [parameter for parameter in self.model.parameters() if parameter.requires_grad]
 
-    def laid_out(self, state: State) -> list[Tensor]:
-        """Return a copy of the state in the order, on the device and in the memory format of the parameters."""
-        return [torch.empty_like(mine).copy_(state[name]) for name, mine in self.model.named_parameters()]
+    def laid_out(self, state: State, *, trainable: bool = False) -> list[Tensor]:
+        """Return a copy of the state in the order, on the device and in the memory format of the parameters.
+
+        Those are all, or the ones that training moves.
+        """
+        return [
+            torch.empty_like(mine).copy_(state[name])
+            for name, mine in self.model.named_parameters()
+            if mine.requires_grad or not trainable
+        ]
 
 
 @dataclass(frozen=True)
@@ -51,23 +58,41 @@ class Trained:
     amount: float
 
 
+class Compute(Protocol):
+    """Gives the gradient of the current batch at the current weights, as often as it is asked."""
+
+    def __call__(self, term: Term | None = None) -> Sequence[Tensor]:
+        """Return that of the objective, which is recorded, or of another term."""
+
+
+GradientRule = Callable[[Compute], Sequence[Tensor]]
+"""What makes the gradient of a local step."""
+
+
 class Method(Kind):
     """A federated method; without any hook of its own it is FedAvg."""
 
     needs_sgd: ClassVar[bool] = False
     """Whether the method takes a client's drift for a sum of gradients, as no other optimizer makes it."""
 
+    needs_levels: ClassVar[bool] = False
+    """Whether its terms look at what the network makes on the way to the representation."""
+
     def start(self, server: Server, info: RoundInfo) -> Server:
         """Prepare what the server shares and remembers; `info` tells the seed and the clients' sizes."""
         return server
 
-    def terms(self, local: Local) -> Mapping[str, Term]:
-        """Return terms to add to the local objective, or to replace one of the same name."""
+    def broadcast(self, number: int, server: Server) -> Broadcast:
+        """Return what the server sends to every client of a round."""
+        return Broadcast.of(number, server)
+
+    def terms(self, local: Local) -> Mapping[str, Term | None]:
+        """Return terms to add to the local objective, or to replace one of the same name; None takes it away."""
         return {}
 
-    def gradient(self, local: Local, compute: Callable[[], Sequence[Tensor]]) -> Sequence[Tensor]:
-        """Return the gradient of one step; `compute` gives it at the current parameters, as often as asked."""
-        return compute()
+    def gradient(self, local: Local) -> GradientRule:
+        """Return the rule that makes the gradient of every local step of a round."""
+        return lambda compute: compute()
 
     def finish(self, local: Local, trained: Trained) -> tuple[State, State]:
         """Return (extra for the server, memory for itself) after local training."""

@@ -5,7 +5,7 @@ from feddecorr.models.custom import Custom
 from feddecorr.models.lenet import LeNet
 from feddecorr.models.mlp import MLP
 from feddecorr.models.mobilenet import MobileNetV2
-from feddecorr.models.model import Model
+from feddecorr.models.model import Model, Shape
 from feddecorr.models.resnet import ResNet18, ResNet20, ResNet32
 from feddecorr.settings.kinds import Family
 
@@ -25,4 +25,16 @@ MODELS = Family(
     wrapper="custom",
 )
 
-__all__ = ["MLP", "MODELS", "ConvNet", "Custom", "LeNet", "MobileNetV2", "Model", "ResNet18", "ResNet20", "ResNet32"]
+__all__ = [
+    "MLP",
+    "MODELS",
+    "ConvNet",
+    "Custom",
+    "LeNet",
+    "MobileNetV2",
+    "Model",
+    "ResNet18",
+    "ResNet20",
+    "ResNet32",
+    "Shape",
+]

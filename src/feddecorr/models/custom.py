@@ -11,7 +11,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from feddecorr.errors import UserError
-from feddecorr.models.model import Model, Shape, head
+from feddecorr.models.model import Model, Shape
 from feddecorr.representation import capture_representations, find_classifier
 from feddecorr.settings.kinds import import_named
 
@@ -38,8 +38,8 @@ class Custom(Model):
         if self.layer is not None:
             model.representation_layer = self.layer  # type: ignore[assignment]  # modules take any attribute
         self._try(model, shape, classes)
-        if self.projection is not None:
-            self._project(model, classes, self.projection)
+        if self.projection is not None or self.head != "linear":
+            self._change_head(model, classes)
         return model
 
     def _call(self, shape: Shape, classes: int) -> object:
@@ -79,13 +79,13 @@ class Custom(Model):
             raise UserError(f"'{self.source}' does not use its classifier: name another by model.layer=NAME")
         model.train()
 
-    def _project(self, model: nn.Module, classes: int, width: int) -> None:
-        """Put the projection head and a new classifier where the classifier was."""
+    def _change_head(self, model: nn.Module, classes: int) -> None:
+        """Put the head that is asked for where the classifier was."""
         old = find_classifier(model)
         name = next(name for name, module in model.named_modules() if module is old)
         if not isinstance(old, nn.Linear) or not name:
-            raise UserError(f"a projection head takes the place of a linear layer inside of the network, not of {old}")
+            raise UserError(f"another head takes the place of a linear layer inside of the network, not of {old}")
         parent, _, leaf = name.rpartition(".")
-        layers = head(old.in_features, classes, width)
+        layers = self.layers_after(old.in_features, classes)
         setattr(model.get_submodule(parent), leaf, nn.Sequential(OrderedDict(layers)))
         model.representation_layer = f"{name}.classifier"  # type: ignore[assignment]  # modules take any attribute

@@ -12,13 +12,16 @@ from feddecorr.models.model import Model, Shape
 
 
 class MLP(Model):
-    """Fully connected layers with ReLU; fast, without BatchNorm."""
+    """Fully connected layers with ReLU; fast, without BatchNorm. Without any, it is logistic regression."""
 
-    widths: tuple[PositiveInt, ...] = Field((256, 256), description="hidden widths; the last is d")
+    widths: tuple[PositiveInt, ...] = Field(
+        (256, 256), description="hidden widths; the last is d; of [], the classifier takes the pixels"
+    )
 
     def features(self, shape: Shape) -> tuple[nn.Module, int]:
         """Return the hidden layers."""
+        widths = math.prod(shape), *self.widths
         layers: list[nn.Module] = [nn.Flatten()]
-        for before, after in pairwise((math.prod(shape), *self.widths)):
+        for before, after in pairwise(widths):
             layers += [nn.Linear(before, after), nn.ReLU()]
-        return nn.Sequential(*layers), self.widths[-1] if self.widths else math.prod(shape)
+        return nn.Sequential(*layers), widths[-1]

@@ -6,6 +6,7 @@ reference models of its own) runs it the same way. Parameters and buffers keep t
 
 from __future__ import annotations
 
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -30,14 +31,15 @@ def prepare(model: nn.Module, training: Training) -> nn.Module:
 
 def _cast(model: nn.Module) -> None:
     """Compute the forward pass in bfloat16 where that is safe (PyTorch's autocast), and give logits in float32."""
-    open_contexts: list[torch.autocast] = []
+    open_contexts: dict[int, torch.autocast] = {}  # of each thread: copies of the network share these hooks
 
     def enter(_model: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        open_contexts.append(torch.autocast(inputs[0].device.type, torch.bfloat16))
-        open_contexts[-1].__enter__()
+        context = torch.autocast(inputs[0].device.type, torch.bfloat16)
+        context.__enter__()
+        open_contexts[get_ident()] = context
 
     def leave(_model: nn.Module, _inputs: tuple[Tensor, ...], logits: Tensor | None) -> Tensor | None:
-        open_contexts.pop().__exit__(None, None, None)
+        open_contexts.pop(get_ident()).__exit__(None, None, None)
         return None if logits is None else logits.float()  # none after an exception
 
     model.register_forward_pre_hook(enter)

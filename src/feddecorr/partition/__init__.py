@@ -1,11 +1,11 @@
-"""Who holds which examples: the training labels go in, a list of index arrays (one a client) comes out."""
+"""Who holds which examples: the training labels go in, each client's indices come out."""
 
 from feddecorr.partition.dirichlet import Dirichlet
 from feddecorr.partition.flower import Flower
 from feddecorr.partition.homogeneous import Homogeneous
 from feddecorr.partition.quantity import Quantity
 from feddecorr.partition.shards import Classes
-from feddecorr.partition.split import Partition, Parts
+from feddecorr.partition.split import Indices, Partition, Parts
 from feddecorr.partition.split_file import File
 from feddecorr.settings.kinds import Family
 
@@ -22,4 +22,15 @@ PARTITIONS = Family(
     },
 )
 
-__all__ = ["PARTITIONS", "Classes", "Dirichlet", "File", "Flower", "Homogeneous", "Partition", "Parts", "Quantity"]
+__all__ = [
+    "PARTITIONS",
+    "Classes",
+    "Dirichlet",
+    "File",
+    "Flower",
+    "Homogeneous",
+    "Indices",
+    "Partition",
+    "Parts",
+    "Quantity",
+]

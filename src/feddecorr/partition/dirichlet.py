@@ -11,7 +11,7 @@ from pydantic import Field
 
 from feddecorr.errors import UserError
 from feddecorr.partition.homogeneous import Homogeneous
-from feddecorr.partition.split import Indices, Partition, Parts, deal_counts, members_by_class
+from feddecorr.partition.split import Indices, Partition, members_by_class
 
 
 class Dirichlet(Partition):
@@ -28,16 +28,20 @@ class Dirichlet(Partition):
     full: Literal["above", "at"] = Field("above", description="a client is full above, or at, its equal share")
     attempts: int = Field(2000, ge=1, description="draws before giving up on the minimum")
 
-    def _deal(self, labels: Indices, clients: int, stream: np.random.RandomState) -> Parts:
+    def deal(self, labels: Indices, clients: int, stream: np.random.RandomState) -> Indices:
+        """Draw until every client holds the minimum."""
         if math.isinf(self.alpha):
-            return Homogeneous()._deal(labels, clients, stream)
+            return Homogeneous().deal(labels, clients, stream)
         members = members_by_class(labels)
         best = 0
         for _ in range(self.attempts):
             counts = self._draw([len(indices) for indices in members], clients, stream)
             smallest = int(counts.sum(0).min())
             if smallest >= self.minimum:
-                return deal_counts(members, counts, stream)
+                holders = np.empty(len(labels), np.int64)
+                for indices, row in zip(members, counts, strict=True):
+                    holders[stream.permutation(indices)] = np.repeat(np.arange(clients), row)
+                return holders
             best = max(best, smallest)
         raise UserError(
             f"no Dirichlet split with alpha {self.alpha:g} gave each of {clients} clients {self.minimum} of "

@@ -27,7 +27,8 @@ class Flower(Given):
     partitioner: str = Field("DirichletPartitioner", description="its class, by name")
     options: dict[str, Any] = Field({}, description="its arguments, by name, e.g. partition.options.alpha=0.5")
 
-    def _deal(self, labels: Indices, clients: int, stream: np.random.RandomState) -> Parts:
+    def deal(self, labels: Indices, clients: int, stream: np.random.RandomState) -> Indices:
+        """Let the partitioner deal out the rows of a table."""
         try:
             known, datasets = import_module("flwr_datasets.partitioner"), import_module("datasets")
         except ImportError as error:
@@ -55,7 +56,7 @@ class Flower(Given):
             raise UserError(f"{self.partitioner}: {error}; partition.options.NAME=VALUE sets its arguments") from error
         if any("index" not in table.column_names for table in tables):
             raise UserError(f"{self.partitioner} deals out columns; a federation here needs one that deals out rows")
-        parts = [np.array(table["index"], np.int64) for table in tables]
+        parts = Parts.of([np.array(table["index"]) for table in tables])
         return self._check(parts, count=len(labels), clients=clients, source=self.partitioner)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from feddecorr.partition.label_counts import LabelCounts
 from feddecorr.partition.split import Indices, Parts
 
 MEANINGS = {
@@ -25,7 +26,7 @@ MEANINGS = {
 
 def count_labels(parts: Parts, labels: Indices, classes: int) -> Indices:
     """Return the number of examples of each class (column) that each client (row) holds."""
-    return np.stack([np.bincount(labels[part], minlength=classes) for part in parts])
+    return LabelCounts.of(parts, labels, classes).table()
 
 
 @dataclass(frozen=True)

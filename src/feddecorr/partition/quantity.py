@@ -6,7 +6,7 @@ import numpy as np
 from pydantic import Field
 
 from feddecorr.partition.dirichlet import cut, draw_logs
-from feddecorr.partition.split import Indices, Partition, Parts
+from feddecorr.partition.split import Indices, Partition
 
 
 class Quantity(Partition):
@@ -17,7 +17,10 @@ class Quantity(Partition):
 
     alpha: float = Field(0.5, gt=0, description="concentration; the smaller, the more sizes differ")
 
-    def _deal(self, labels: Indices, clients: int, stream: np.random.RandomState) -> Parts:
+    def deal(self, labels: Indices, clients: int, stream: np.random.RandomState) -> Indices:
+        """Draw the sizes, and cut a shuffle of all examples."""
         others = len(labels) - clients * self.minimum
         sizes = self.minimum + cut(others, draw_logs(self.alpha, clients, stream))
-        return np.split(stream.permutation(len(labels)), np.cumsum(sizes)[:-1])
+        holders = np.empty(len(labels), np.int64)
+        holders[stream.permutation(len(labels))] = np.repeat(np.arange(clients), sizes)
+        return holders

@@ -6,7 +6,7 @@ import numpy as np
 from pydantic import Field, PositiveInt
 
 from feddecorr.errors import UserError
-from feddecorr.partition.split import Indices, Partition, Parts, members_by_class
+from feddecorr.partition.split import Indices, Partition, members_by_class
 
 
 class Classes(Partition):
@@ -21,7 +21,8 @@ class Classes(Partition):
 
     per_client: PositiveInt = Field(2, description="classes of each client, C")
 
-    def _deal(self, labels: Indices, clients: int, stream: np.random.RandomState) -> Parts:
+    def deal(self, labels: Indices, clients: int, stream: np.random.RandomState) -> Indices:
+        """Cut classes into shards, and let clients take theirs."""
         members = members_by_class(labels)
         if self.per_client > len(members) or clients * self.per_client < len(members):
             raise UserError(
@@ -31,13 +32,13 @@ class Classes(Partition):
         shards = []
         for indices, count in zip(members, self._count_shards(members, clients, stream), strict=True):
             shards.append(np.array_split(stream.permutation(indices), count))
-        parts = []
-        for left in range(clients, 0, -1):
-            taken = self._take(np.array([len(held) for held in shards]), left, stream)
-            parts.append(np.concatenate([shards[label].pop() for label in taken]))
-        return parts
+        holders = np.empty(len(labels), np.int64)
+        for client in range(clients):
+            for label in self._take(np.array([len(held) for held in shards]), clients - client, stream):
+                holders[shards[label].pop()] = client
+        return holders
 
-    def _count_shards(self, members: Parts, clients: int, stream: np.random.RandomState) -> Indices:
+    def _count_shards(self, members: list[Indices], clients: int, stream: np.random.RandomState) -> Indices:
         """Return the number of shards of each class; which of equally large classes gets more is random."""
         sizes = np.array([len(indices) for indices in members])
         most = np.minimum(sizes, clients)

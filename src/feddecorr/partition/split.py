@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
@@ -11,8 +15,59 @@ from feddecorr.randomness import frozen_stream
 from feddecorr.settings.kinds import Kind
 
 Indices = NDArray[np.int64]
-Parts = list[Indices]
-"""The indices of each client's training examples."""
+"""Whole numbers, one for each example: labels, clients, or places in a list."""
+
+NOBODY = -1
+"""The holder of an example that is left out."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The indices of each client's training examples, one client after another.
+
+    Client k holds `order[bounds[k]:bounds[k + 1]]`. So a million clients are two arrays, not a million.
+    """
+
+    order: Indices
+    bounds: Indices
+
+    @classmethod
+    def of(cls, lists: Sequence[Sequence[int] | Indices]) -> Parts:
+        """Take each client's indices."""
+        sizes = np.fromiter(map(len, lists), np.int64, len(lists))
+        order = np.fromiter(chain.from_iterable(lists), np.int64, sizes.sum())
+        return cls(order, _bounds(sizes))
+
+    @classmethod
+    def held_by(cls, holders: Indices, clients: int) -> Parts:
+        """Take the holder of each example; a client's indices come out sorted."""
+        left_out = np.count_nonzero(holders == NOBODY)
+        sizes = np.bincount(holders[holders != NOBODY] if left_out else holders, minlength=clients)
+        return cls(np.argsort(holders, kind="stable")[left_out:], _bounds(sizes))
+
+    def __len__(self) -> int:
+        return len(self.bounds) - 1
+
+    def __getitem__(self, client: int) -> Indices:
+        start, end = self.bounds[client : client + 2]
+        return self.order[start:end]
+
+    def __iter__(self) -> Iterator[Indices]:
+        return (self[client] for client in range(len(self)))
+
+    @property
+    def sizes(self) -> Indices:
+        """Everybody's number of examples."""
+        return np.diff(self.bounds)
+
+    @property
+    def holders(self) -> Indices:
+        """The client of each entry of `order`."""
+        return np.repeat(np.arange(len(self)), self.sizes)
+
+
+def _bounds(sizes: Indices) -> Indices:
+    return np.concatenate([[0], np.cumsum(sizes)])
 
 
 class Partition(Kind):
@@ -27,8 +82,14 @@ class Partition(Kind):
                 f"{clients} clients with at least {self.minimum} examples each need {clients * self.minimum} "
                 f"examples, but there are {len(labels)}: lower clients or partition.minimum"
             )
-        parts = [np.sort(part) for part in self._deal(labels, clients, frozen_stream(seed, "partition"))]
-        smallest = min(range(clients), key=lambda client: len(parts[client]))
+        holders = self.deal(labels, clients, frozen_stream(seed, "partition"))
+        if len(holders) != len(labels) or holders.min(initial=0) < NOBODY or holders.max(initial=0) >= clients:
+            raise UserError(
+                f"{type(self).__name__}.deal must give a client from 0 to {clients - 1} for each of {len(labels)} "
+                f"examples, not {holders}"
+            )
+        parts = Parts.held_by(holders, clients)
+        smallest = int(parts.sizes.argmin())
         if len(parts[smallest]) < self.minimum:
             raise UserError(
                 f"client {smallest} would hold {len(parts[smallest])} examples, fewer than partition.minimum="
@@ -36,19 +97,11 @@ class Partition(Kind):
             )
         return parts
 
-    def _deal(self, labels: Indices, clients: int, stream: np.random.RandomState) -> Parts:
-        """Return one array of indices for each client, in any order."""
+    def deal(self, labels: Indices, clients: int, stream: np.random.RandomState) -> Indices:
+        """Return the client that holds each example."""
         raise NotImplementedError
 
 
-def members_by_class(labels: Indices) -> Parts:
+def members_by_class(labels: Indices) -> list[Indices]:
     """Return the indices of each class that occurs, in the order of the labels."""
     return [np.flatnonzero(labels == label) for label in np.unique(labels)]
-
-
-def deal_counts(members: Parts, counts: Indices, stream: np.random.RandomState) -> Parts:
-    """Give each client so many examples of each class, drawn at random; `counts` has a row for each class."""
-    dealt = [
-        np.split(stream.permutation(indices), np.cumsum(row)[:-1]) for indices, row in zip(members, counts, strict=True)
-    ]
-    return [np.concatenate(pieces) for pieces in zip(*dealt, strict=True)]

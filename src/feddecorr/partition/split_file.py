@@ -12,7 +12,7 @@ from pydantic import Field, TypeAdapter, ValidationError, ValidationInfo, field_
 
 from feddecorr.errors import UserError
 from feddecorr.files import write_bytes
-from feddecorr.partition.split import Indices, Partition, Parts
+from feddecorr.partition.split import NOBODY, Indices, Partition, Parts
 
 _LISTS = TypeAdapter(list[list[Annotated[int, Field(strict=True, ge=0, lt=2**62)]]])
 
@@ -22,13 +22,13 @@ class Given(Partition):
 
     partial: bool = Field(False, description="accept a split that leaves examples out")
 
-    def _check(self, parts: Parts, *, count: int, clients: int, source: str) -> Parts:
+    def _check(self, parts: Parts, *, count: int, clients: int, source: str) -> Indices:
+        """Return the holder of each example."""
         if len(parts) != clients:
             raise UserError(f"{source} is for {len(parts)} clients: set clients={len(parts)} (now {clients})")
-        every = np.concatenate(parts)
-        if len(every) and every.max() >= count:
-            raise UserError(f"{source} names example {every.max()}, but there are {count}, counted from 0")
-        held = np.bincount(every, minlength=count)
+        if (largest := parts.order.max(initial=0)) >= count:
+            raise UserError(f"{source} names example {largest}, but there are {count}, counted from 0")
+        held = np.bincount(parts.order, minlength=count)
         if held.max(initial=0) > 1:
             raise UserError(f"{source} gives example {held.argmax()} out {held.max()} times")
         if not self.partial and held.min(initial=1) == 0:
@@ -36,7 +36,9 @@ class Given(Partition):
             raise UserError(
                 f"{source} leaves out {left} examples (the first is {first}): partition.partial=true accepts it"
             )
-        return parts
+        holders = np.full(count, NOBODY)
+        holders[parts.order] = parts.holders
+        return holders
 
 
 class File(Given):
@@ -57,7 +59,8 @@ class File(Given):
         """Keep the digest with the experiment, so that a run is never resumed with another split."""
         return digest or (_digest(info.data["path"]) if "path" in info.data else "")
 
-    def _deal(self, labels: Indices, clients: int, stream: np.random.RandomState) -> Parts:  # noqa: ARG002 - nothing is drawn
+    def deal(self, labels: Indices, clients: int, stream: np.random.RandomState) -> Indices:  # noqa: ARG002 - nothing is drawn
+        """Return what the file says, if it is the file that was pinned."""
         found = _digest(self.path)
         if found != self.sha256:
             raise UserError(f"{self.path} has changed: its sha256 is {found}, no longer {self.sha256}")
@@ -81,7 +84,7 @@ def read_split(path: Path) -> Parts:
         raise UserError(
             f"{path}{place}: {problem['msg']}; expected a list of lists of indices, one a client"
         ) from error
-    return [np.array(indices, np.int64) for indices in lists]
+    return Parts.of(lists)
 
 
 def write_split(path: Path, parts: Parts) -> None:

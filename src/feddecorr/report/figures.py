@@ -8,10 +8,12 @@ from typing import Any
 
 import plotly.graph_objects as go
 
+from feddecorr.partition.label_counts import LabelCounts
 from feddecorr.spectrum import LOG_TAU
 
 COLOURS = ("#c0392b", "#1f77b4", "#2e8b57", "#8e44ad", "#e08e0b", "#17808a", "#7f7f7f", "#a0522d")
 SHOWN_VALUES = 100
+SHOWN_CLIENTS = 1000
 SMALLEST_LOG = -20.0
 
 Axis = tuple[str, list[str]]
@@ -26,8 +28,7 @@ def spectra(runs: Mapping[str, Sequence[float]], shown: int = SHOWN_VALUES, *, t
     """
     figure = _figure("k, index of the singular value", "log of the k-th singular value")
     for (name, values), colour in zip(runs.items(), _colours(runs), strict=True):
-        logs = [max(math.log(value), SMALLEST_LOG) if value > 0 else SMALLEST_LOG for value in values[:shown]]
-        if logs:
+        if logs := logarithms(values, shown):
             figure.add_scatter(x=list(range(1, len(logs) + 1)), y=logs, name=name, mode="lines", line_color=colour)
     if threshold:
         figure.add_hline(y=LOG_TAU, line_dash="dot", line_color="#888", annotation_text="log τ = −2")
@@ -45,17 +46,44 @@ def over_rounds(runs: Mapping[str, Sequence[tuple[int, float]]], what: str) -> g
     return figure
 
 
-def labels(counts: Sequence[Sequence[int]], classes: Sequence[str]) -> go.Figure:
-    """Draw who holds how many examples of which class."""
+Band = tuple[Sequence[float], Sequence[float], Sequence[float]]
+"""Places along x, the mean at each, and how far the band reaches above and below it."""
+
+
+def bands(lines: Mapping[str, Band], x: str, y: str, *, threshold: bool = False) -> go.Figure:
+    """Draw means with a shaded band around each; a band of no width is not drawn."""
+    figure = _figure(x, y)
+    for (name, (places, means, spread)), colour in zip(lines.items(), _colours(lines), strict=True):
+        if any(spread):
+            above = [mean + width for mean, width in zip(means, spread, strict=True)]
+            below = [mean - width for mean, width in zip(means, spread, strict=True)]
+            shade: dict[str, Any] = {"line": {"width": 0}, "showlegend": False, "hoverinfo": "skip", "mode": "lines"}
+            figure.add_scatter(x=list(places), y=above, legendgroup=name, **shade)
+            figure.add_scatter(
+                x=list(places), y=below, legendgroup=name, fill="tonexty", fillcolor=_light(colour), **shade
+            )
+        mode = "lines" if len(places) > 1 else "markers"
+        figure.add_scatter(x=list(places), y=list(means), name=name, legendgroup=name, mode=mode, line_color=colour)
+    if threshold:
+        figure.add_hline(y=LOG_TAU, line_dash="dot", line_color="#888", annotation_text="log τ = −2")
+    return figure
+
+
+def logarithms(values: Sequence[float], shown: int = SHOWN_VALUES) -> list[float]:
+    """Return the logarithms of the first values, as far down as is drawn."""
+    return [max(math.log(value), SMALLEST_LOG) if value > 0 else SMALLEST_LOG for value in values[:shown]]
+
+
+def labels(counts: LabelCounts, classes: Sequence[str]) -> go.Figure:
+    """Draw how many examples of which class the first clients hold."""
     figure = _figure("client", "class")
-    by_class = list(zip(*counts, strict=True))
+    table = counts.table(SHOWN_CLIENTS)
+    by_class = table.T.tolist()
     text = [[str(count) if count else "" for count in row] for row in by_class]
-    cells: dict[str, Any] = (
-        {"text": text, "texttemplate": "%{text}"} if len(counts) <= 20 and len(classes) <= 20 else {}
-    )
+    cells: dict[str, Any] = {"text": text, "texttemplate": "%{text}"} if len(table) <= 20 and len(classes) <= 20 else {}
     figure.add_heatmap(
         z=by_class,
-        x=[str(client) for client in range(len(counts))],
+        x=[str(client) for client in range(len(table))],
         y=list(classes),
         colorscale="Blues",
         hovertemplate="client %{x}, class %{y}: %{z} examples<extra></extra>",
@@ -64,6 +92,11 @@ def labels(counts: Sequence[Sequence[int]], classes: Sequence[str]) -> go.Figure
     figure.update_xaxes(type="category")
     figure.update_yaxes(type="category")
     return figure
+
+
+def shown_clients(count: int) -> str:
+    """Say which clients are shown, where that is not all of them."""
+    return f" Of {count} clients, the first {SHOWN_CLIENTS} are shown." if count > SHOWN_CLIENTS else ""
 
 
 def heatmap(cells: Sequence[Sequence[float]], across: Axis, down: Axis) -> go.Figure:
@@ -92,3 +125,9 @@ def _figure(x: str, y: str) -> go.Figure:
 
 def _colours(runs: Mapping[str, object]) -> list[str]:
     return [COLOURS[position % len(COLOURS)] for position in range(len(runs))]
+
+
+def _light(colour: str) -> str:
+    """Return the colour as a shade that others are seen through."""
+    red, green, blue = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
+    return f"rgba({red},{green},{blue},0.15)"

@@ -11,7 +11,7 @@ from feddecorr.collapse.diagnosis import Diagnosis
 from feddecorr.errors import UserError
 from feddecorr.report import figures
 from feddecorr.report.page import Section, write_page
-from feddecorr.runs.directory import RunDirectory
+from feddecorr.runs.directory import ROSTER, RunDirectory
 from feddecorr.runs.record import Record
 
 Rounds = Mapping[str, Sequence[Record]]
@@ -125,15 +125,18 @@ def _spectra(rounds: Rounds) -> Section:
 
 def _labels(runs: Mapping[str, RunDirectory]) -> Iterator[Section]:
     """Yield a picture for each split; runs with the same split share it."""
-    shared: dict[str, list[str]] = {}
+    shared: dict[tuple[str, bytes], list[str]] = {}
     for name, run in runs.items():
-        shared.setdefault(json.dumps(run.federation()), []).append(name)
-    for stored, names in shared.items():
-        split = json.loads(stored)
-        drawn = figures.labels(split["counts"], split["classes"])
-        note = f" Mind: {split['note']}." if split["note"] else ""
-        text = f"Training examples per client and class: {', '.join(names)}.{note}"
-        yield Section("Who holds which labels", text, drawn)
+        split = json.dumps(run.federation()), (run.path / ROSTER).read_bytes()
+        shared.setdefault(split, []).append(name)
+    for names in shared.values():
+        about, counts = runs[names[0]].federation(), runs[names[0]].roster().labels
+        if counts is None:
+            continue
+        note = f" Mind: {about['note']}." if about["note"] else ""
+        which = figures.shown_clients(counts.clients)
+        text = f"Training examples per client and class: {', '.join(names)}.{which}{note}"
+        yield Section("Who holds which labels", text, figures.labels(counts, about["classes"]))
 
 
 def _settings(runs: Mapping[str, RunDirectory]) -> Section:

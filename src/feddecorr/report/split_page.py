@@ -3,38 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 
 from feddecorr.partition.heterogeneity import MEANINGS, Heterogeneity
-from feddecorr.partition.split import Indices
+from feddecorr.partition.label_counts import LabelCounts
 from feddecorr.report import figures
 from feddecorr.report.page import Section, write_page
 
 CLIENT_HEADINGS = ("client", "examples", "classes", "effective classes", "distance")
 
 
-def write_split_page(path: Path, found: Heterogeneity, counts: Indices, classes: Sequence[str]) -> None:
+def write_split_page(path: Path, found: Heterogeneity, counts: LabelCounts, classes: Sequence[str]) -> None:
     """Draw the numbers of examples by client and class, and list what was found of them."""
-    drawn = figures.labels(counts.tolist(), classes)
+    which = figures.shown_clients(counts.clients)
     sections = [
-        Section("Who holds which labels", "Training examples per client and class.", drawn),
+        Section(
+            "Who holds which labels", f"Training examples per client and class.{which}", figures.labels(counts, classes)
+        ),
         Section(
             "Heterogeneity",
             "Means over the clients, each of which counts the same.",
             headings=["measure", "value", "what it is"],
             rows=summary_rows(found),
         ),
-        Section("Clients", "The same measures for each client.", headings=CLIENT_HEADINGS, rows=client_rows(found)),
+        Section(
+            "Clients", f"The same measures for each client.{which}", headings=CLIENT_HEADINGS, rows=client_rows(found)
+        ),
     ]
     write_page(path, "Split of the training data", "Who holds which labels, and how much clients differ.", sections)
 
 
 def client_rows(found: Heterogeneity) -> list[list[str]]:
-    """Return the table of the clients, one row each."""
+    """Return the table of the first clients, one row each."""
     columns = zip(found.sizes, found.classes, found.effective_classes, found.distance, strict=True)
     return [
         [str(client), str(size), str(classes), f"{effective:.2f}", f"{distance:.2f}"]
-        for client, (size, classes, effective, distance) in enumerate(columns)
+        for client, (size, classes, effective, distance) in enumerate(islice(columns, figures.SHOWN_CLIENTS))
     ]
 
 

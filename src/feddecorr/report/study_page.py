@@ -11,7 +11,7 @@ from plotly.subplots import make_subplots
 from feddecorr.files import write_bytes, write_json
 from feddecorr.report.page import Section, write_page
 from feddecorr.report.picture import Picture
-from feddecorr.report.study import Study
+from feddecorr.report.study_content import Study
 from feddecorr.report.svg import to_svg
 
 

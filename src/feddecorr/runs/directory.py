@@ -10,34 +10,37 @@ from pathlib import Path
 from typing import Any
 
 from feddecorr.errors import UserError
-from feddecorr.federation import Federation
+from feddecorr.federation import Federation, Roster
 from feddecorr.files import exclusive, load_note, load_tensors, save_tensors, write_bytes, write_json
 from feddecorr.messages import Server
 from feddecorr.rounds import Round
 from feddecorr.runs.environment import environment
 from feddecorr.runs.memories import Memories
 from feddecorr.runs.record import Record
+from feddecorr.runs.roster_file import read_roster, write_roster
 from feddecorr.settings.experiment import Experiment
 from feddecorr.states import State, lay_out
 
 KEPT = ("shared", "memory")
 """Parts of the server, beside the model, that go to a file of their own."""
 
+ROSTER = "roster.safetensors"
+
 
 class RunDirectory:
     """A run on disk.
 
-    `experiment.json`, `environment.json` and `federation.json` are written when it begins. After each round its
-    line goes to `rounds.jsonl`, what the method keeps to `server/ROUND.safetensors`, and then the model replaces
-    `weights.safetensors`: that file's note names the round, and so the round counts from that moment on.
+    `experiment.json`, `environment.json`, `roster.safetensors` and `federation.json` are written when it begins. After
+    each round its line goes to `rounds.jsonl`, what the method keeps to `server/ROUND.safetensors`, and then the model
+    replaces `weights.safetensors`: that file's note names the round, and so the round counts from that moment on.
     What was there before that round is kept in `previous` (and the method's in `server`): from it, the clients'
     models can be trained again, bit for bit.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.previous = path / "previous"
-        self.memories = Memories(path / "clients")
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.previous = self.path / "previous"
+        self.memories = Memories(self.path / "clients")
 
     @staticmethod
     def refuse_used(path: Path) -> None:
@@ -51,16 +54,27 @@ class RunDirectory:
             raise UserError(f"{path} is not empty and holds no run: choose another --out")
 
     @classmethod
-    def open(cls, path: Path) -> RunDirectory:
+    def open(cls, path: str | Path) -> RunDirectory:
         """Take up a run that exists."""
-        if not (path / "experiment.json").is_file():
+        directory = cls(path)
+        if not directory.exists():
             raise UserError(f"{path} holds no run (no experiment.json): 'feddecorr run … --out {path}' makes one")
-        return cls(path)
+        return directory
 
     def locked(self) -> AbstractContextManager[None]:
         """Keep a second process from writing to the same run."""
         self.path.mkdir(parents=True, exist_ok=True)
         return exclusive(self.path / ".lock", f"{self.path} is being written by another process")
+
+    def is_held(self) -> bool:
+        """Tell whether a process is at work on the run."""
+        if not self.path.is_dir():
+            return False
+        try:
+            with self.locked():
+                return False
+        except UserError:
+            return True
 
     def begin(self, federation: Federation) -> None:
         """Write down what the run is or, if it exists, make sure that it is this one and goes on with the same data.
@@ -78,16 +92,15 @@ class RunDirectory:
         if not (self.path / "environment.json").exists():
             write_json(self.path / "environment.json", {**environment(), "together": asdict(federation.task.together)})
         if not (self.path / "federation.json").exists():
-            labels = federation.roster.labels
             about = {
                 "note": federation.note,
                 "classes": federation.task.classes,
-                "sizes": federation.roster.sizes.tolist(),
-                "counts": None if labels is None else labels.tolist(),
+                "clients": len(federation.roster),
                 "data": federation.data,
                 "split": federation.split,
             }
-            write_bytes(self.path / "federation.json", (json.dumps(about, allow_nan=False) + "\n").encode())
+            write_roster(self.path / ROSTER, federation.roster)
+            write_json(self.path / "federation.json", about)
 
     def exists(self) -> bool:
         """Tell whether there is a run."""
@@ -95,10 +108,10 @@ class RunDirectory:
 
     def refuse_other(self, experiment: Experiment) -> None:
         """Refuse an experiment whose results would not be those of this run."""
-        if different := list(_differences(self.experiment().identity(), experiment.identity())):
+        if different := list(differences(self.experiment().identity(), experiment.identity())):
             raise UserError(
                 f"{self.path} holds another run ({', '.join(different)}): choose another --out; when a run is gone on "
-                "with, only rounds, engine and evaluation.every can be changed"
+                "with, only rounds, engine, evaluation.every and evaluation.classes can be changed"
             )
 
     def _refuse_other_data(self, federation: Federation) -> None:
@@ -126,9 +139,13 @@ class RunDirectory:
         return json.loads(file.read_text()) if file.exists() else None
 
     def federation(self) -> dict[str, Any]:
-        """Return what is kept of the data: a note, classes, sizes, who holds how many of which class, digests."""
+        """Return what is kept of the data: a note, classes, the number of clients, digests."""
         stored: dict[str, Any] = json.loads((self.path / "federation.json").read_text())
         return stored
+
+    def roster(self) -> Roster:
+        """Return who holds how many examples and, where it is known, of which class."""
+        return read_roster(self.path / ROSTER)
 
     def finished_rounds(self) -> int:
         """Return the number of rounds that count."""
@@ -202,11 +219,11 @@ class RunDirectory:
         return self.path / "server" / f"{number}.safetensors"
 
 
-def _differences(one: Mapping[str, Any], other: Mapping[str, Any], place: str = "") -> Iterator[str]:
+def differences(one: Mapping[str, Any], other: Mapping[str, Any], place: str = "") -> Iterator[str]:
     """Yield the dotted names of settings that differ."""
     for key in sorted({*one, *other}):
         mine, theirs = one.get(key), other.get(key)
         if isinstance(mine, Mapping) and isinstance(theirs, Mapping):
-            yield from _differences(mine, theirs, f"{place}{key}.")
+            yield from differences(mine, theirs, f"{place}{key}.")
         elif mine != theirs:
             yield f"{place}{key}: {mine} there, {theirs} here"

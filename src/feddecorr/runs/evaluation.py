@@ -1,77 +1,155 @@
-"""A model on the test images: accuracy, loss, and every measure of its representations."""
+"""A model on images: accuracy, loss, and every measure of its representations."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import cached_property, reduce
+from operator import add
+from queue import SimpleQueue
+from typing import NamedTuple, TypeVar
 
 import torch
+from torch import nn
 from torch.nn.functional import cross_entropy
 
+from feddecorr.collapse.decisions import DecisionMeasures
 from feddecorr.collapse.diagnosis import Diagnosis, Subject
-from feddecorr.collapse.gathered import Batch, gather
+from feddecorr.collapse.gathered import Batch, Part, add_up
+from feddecorr.collapse.measures import Measures, Principal, measure_spread
+from feddecorr.collapse.statistics import Statistics
 from feddecorr.collapse.weights import classifier_weight
 from feddecorr.data.dataset import Images
 from feddecorr.errors import RunError
-from feddecorr.federation import Federation, Task
-from feddecorr.messages import Broadcast, RoundInfo, Server, Update
+from feddecorr.federation import Task
+from feddecorr.messages import Server, Update
+from feddecorr.reference import Reference
 from feddecorr.representation import capture_representations, find_classifier
-from feddecorr.rounds import Round
-from feddecorr.states import load_into
+from feddecorr.states import State, load_into
 from feddecorr.threads import threads
+
+Kept = TypeVar("Kept")
+
+
+class Score(NamedTuple):
+    """How well one batch was classified: the sum of the cross-entropy, and the number of right decisions."""
+
+    loss: float
+    right: int
 
 
 class Evaluator:
-    """Evaluates models, global or local, with one network; draws no random number."""
+    """Evaluates models, global or local, on some images; draws no random number.
 
-    def __init__(self, task: Task, test: Images) -> None:
-        self.task = task
-        self.test = test
-        self.model = task.build_model().eval()
+    The images are cut into the experiment's batches of evaluation, which threads look at, each by itself. What they
+    find is put together in the order of the batches: how many threads there are changes no bit.
+    """
 
-    @torch.no_grad()
-    def __call__(self, state: Server | Update) -> Diagnosis:
-        """Go once over the test images; return what a run records, since the rest of many rounds fills memory."""
-        load_into(self.model, {**state.weights, **state.buffers})
-        losses: list[float] = []
-        subject = Subject(classifier=classifier_weight(find_classifier(self.model)))
-        with threads(self.task.experiment.training.threads):
-            found = Diagnosis.of("model", gather(self._batches(losses)), subject=subject)
-        return Diagnosis.from_dict({**found.recorded(), "loss": math.fsum(losses) / found.samples})
+    def __init__(self, task: Task, images: Images, hands: int = 1) -> None:
+        self._task = task
+        self._batches = images.split(task.experiment.evaluation.batch)
+        self._hands = min(hands, len(self._batches))
+        self._threads = task.experiment.training.threads
+        self._known: tuple[State, Measures] | None = None  # the last spread, and what it follows from
 
-    def _batches(self, losses: list[float]) -> Iterator[Batch]:
-        with capture_representations(self.model) as seen:
-            for x, y in self.task.batches(self.test):
-                logits = self.model(x)
-                losses.append(float(cross_entropy(logits, y, reduction="sum")))
-                if not math.isfinite(losses[-1]):
-                    raise RunError(f"the loss on the test images became {losses[-1]}; lower training.lr")
-                yield Batch(seen.z, y, logits.argmax(1))
+    def __call__(self, state: Server | Update, *, classes: bool = False) -> Diagnosis:
+        """Return what a run records, with what labels tell or without: the rest of many rounds fills memory."""
+        load_into(self._model, {**state.weights, **state.buffers})
+        if classes:
+            return Diagnosis.from_dict(self.diagnose(self._model, weights=False).recorded())
+        scores: list[Score] = []
+        with threads(self._threads):
+            spread = self._spread(scores)
+        return Diagnosis(**vars(spread), **vars(_mean(scores, spread.samples)))
+
+    def diagnose(
+        self,
+        model: nn.Module,
+        *,
+        name: str = "model",
+        layer: str | None = None,
+        weights: bool = True,
+        beside: tuple[nn.Module, Diagnosis] | None = None,
+    ) -> Diagnosis:
+        """Return everything about a model, with its layers' weights or without.
+
+        Compared, image by image, with another that was diagnosed before, if one is beside it: then both go over
+        each batch, so that nothing is held.
+        """
+        other, reference = beside or (None, None)
+        networks = [Reference(each, layer=layer) for each in (model, other) if each is not None]
+        subject = Subject(model if weights else None, classifier_weight(find_classifier(model, layer)), reference)
+        scores: list[Score] = []
+        with threads(self._threads):
+            found = Diagnosis.of(name, add_up(self._look(scores, Part.of, *networks)), subject=subject)
+        return replace(found, loss=_mean(scores, found.samples).loss)
+
+    def _spread(self, scores: list[Score]) -> Measures:
+        """Measure the spread of the representations, unless they are those of the last model."""
+        network = Reference(self._model)
+        causes = {name: tensor.clone() for name, tensor in _tensors(self._model).items() if name in self._causes}
+        if self._known and all(torch.equal(tensor, causes[name]) for name, tensor in self._known[0].items()):
+            for _ in self._look(scores, lambda _: None, network):
+                pass
+        else:
+            statistics = reduce(add, self._look(scores, lambda batch: Statistics.of(batch.z), network))
+            self._known = causes, measure_spread(Principal(statistics.moments), rankme=False)
+        return self._known[1]
+
+    @cached_property
+    def _model(self) -> nn.Module:
+        return self._task.build_model()
+
+    @cached_property
+    def _causes(self) -> set[str]:
+        """The names of all that representations follow from: buffers, and parameters that autograd finds behind them.
+
+        With logistic regression, that is nothing at all; when only the classifier is trained, nothing that changes.
+        """
+        trainable = {name: each for name, each in self._model.named_parameters() if each.requires_grad}
+        x, _ = self._task.inputs(self._batches[0].split(2)[0])
+        with capture_representations(self._model.eval()) as seen:
+            self._model(x)
+        apart = set(trainable)
+        if seen.z.requires_grad:
+            gradients = torch.autograd.grad(seen.z.sum(), list(trainable.values()), allow_unused=True)
+            apart = {name for name, gradient in zip(trainable, gradients, strict=True) if gradient is None}
+        return _tensors(self._model).keys() - apart
+
+    def _look(self, scores: list[Score], keep: Callable[[Batch], Kept], *networks: Reference) -> Iterator[Kept]:
+        """Yield what is kept of each batch, in order; the network's scores are added to the list."""
+        free: SimpleQueue[Sequence[Reference]] = SimpleQueue()
+        free.put(networks)
+        for _ in range(self._hands - 1):
+            free.put([network.twin() for network in networks])
+
+        @torch.no_grad()
+        def look(images: Images) -> tuple[Score, Kept]:
+            mine = free.get()
+            try:
+                x, y = self._task.inputs(images)
+                (z, logits), *others = [network(x) for network in mine]
+            finally:
+                free.put(mine)
+            loss, decisions = float(cross_entropy(logits, y, reduction="sum")), logits.argmax(1)
+            if not math.isfinite(loss):
+                raise RunError(f"the loss on the test images became {loss}; lower training.lr")
+            score = Score(loss, int((decisions == y).sum()))
+            return score, keep(Batch(z, y, decisions, others[0][0] if others else None))
+
+        with ThreadPoolExecutor(self._hands, initializer=torch.set_num_threads, initargs=(self._threads,)) as pool:
+            for score, kept in pool.map(look, self._batches):
+                scores.append(score)
+                yield kept
 
 
-class Evaluations:
-    """What is found out in each round, where it is due; nothing, where the server has no test images."""
+def _tensors(model: nn.Module) -> State:
+    tensors = [*model.named_parameters(), *model.named_buffers()]
+    return {name: tensor.detach() for name, tensor in tensors}
 
-    def __init__(self, federation: Federation) -> None:
-        self.local: dict[int, Diagnosis] = {}
-        self._experiment = federation.experiment
-        self._evaluate = None if federation.test is None else Evaluator(federation.task, federation.test)
 
-    def watch(self, updates: Iterable[Update], broadcast: Broadcast, info: RoundInfo) -> Iterator[Update]:  # noqa: ARG002 - only the round matters
-        """Evaluate the clients' models on their way to the server, in this process: no engine knows of it."""
-        self.local = {}
-        evaluate = self._due(info.round) if self._experiment.evaluation.clients else None
-        for update in updates:
-            if evaluate:
-                self.local[update.client] = replace(evaluate(update), client=update.client)
-            yield update
-
-    def after(self, now: Round) -> Diagnosis | None:
-        """Evaluate the global model after a round."""
-        evaluate = self._due(now.number)
-        return evaluate(now.server) if evaluate else None
-
-    def _due(self, number: int) -> Evaluator | None:
-        due = number % self._experiment.evaluation.every == 0 or number == self._experiment.rounds
-        return self._evaluate if due else None
+def _mean(scores: list[Score], count: int) -> DecisionMeasures:
+    losses, right = zip(*scores, strict=True)
+    return DecisionMeasures(accuracy=sum(right) / count, loss=math.fsum(losses) / count)

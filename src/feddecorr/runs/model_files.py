@@ -12,12 +12,13 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from feddecorr.collapse.diagnosis import Diagnosis
-from feddecorr.collapse.passes import diagnose
 from feddecorr.errors import UserError
 from feddecorr.federation import Task
 from feddecorr.files import load_tensors
+from feddecorr.runs.evaluation import Evaluator
 from feddecorr.settings.experiment import Experiment
 from feddecorr.states import State, misfits
+from feddecorr.threads import hands
 
 
 def diagnose_stored(
@@ -31,7 +32,8 @@ def diagnose_stored(
     if weights is not None:
         fill(model, weights)
     name = "model" if weights is None else str(weights)
-    return diagnose(model, task.batches(dataset.test if on == "test" else dataset.train), layer, name=name)
+    images = dataset.test if on == "test" else dataset.train
+    return Evaluator(task, images, hands(experiment.training.threads)).diagnose(model, name=name, layer=layer)
 
 
 def fill(model: nn.Module, path: Path) -> None:

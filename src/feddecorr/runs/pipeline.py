@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,15 +12,16 @@ from feddecorr.engines.allocator import keep_freed_memory
 from feddecorr.errors import UserError
 from feddecorr.federation import Connection, Simulation
 from feddecorr.rounds import federate
-from feddecorr.runs.directory import RunDirectory
-from feddecorr.runs.evaluation import Evaluations
+from feddecorr.runs.directory import RunDirectory, differences
 from feddecorr.runs.record import Record
+from feddecorr.runs.rhythm import Evaluations
 from feddecorr.settings.experiment import Experiment
 
+Records = Generator[Record, None, None]
+"""The rounds of a run as they are done; closing it ends the run there, and what is done is kept."""
 
-def run(
-    experiment: Experiment, out: str | Path | None = None, *, through: Connection | None = None
-) -> Iterator[Record]:
+
+def run(experiment: Experiment, out: str | Path | None = None, *, through: Connection | None = None) -> Records:
     """Train, and yield a record per round; with `out`, keep the run in that directory, where it can be resumed.
 
     Clients are those of a live connection, if one is given, and else simulated on this machine.
@@ -30,15 +31,13 @@ def run(
     return _go_on(experiment, None if out is None else Path(out), through)
 
 
-def resume(
-    out: str | Path, *, experiment: Experiment | None = None, through: Connection | None = None
-) -> Iterator[Record]:
+def resume(out: str | Path, *, experiment: Experiment | None = None, through: Connection | None = None) -> Records:
     """Go on with a run after any interruption; yields the records of the rounds that were missing.
 
-    Another experiment may be given if it differs only in what changes no bit: `rounds` (to go further), `engine`
-    and `evaluation.every`.
+    Another experiment may be given if it differs only in what changes no bit: `rounds` (to go further), `engine`,
+    `evaluation.every` and `evaluation.classes`.
     """
-    directory = RunDirectory.open(Path(out))
+    directory = RunDirectory.open(out)
     if experiment is not None:
         directory.refuse_other(experiment)
         if experiment.rounds < directory.finished_rounds():
@@ -48,7 +47,7 @@ def resume(
     return _go_on(experiment or directory.experiment(), directory.path, through)
 
 
-def ensure(experiment: Experiment, out: str | Path, *, through: Connection | None = None) -> Iterator[Record]:
+def ensure(experiment: Experiment, out: str | Path, *, through: Connection | None = None) -> Records:
     """Run the experiment in that directory, go on with it there, or find it done.
 
     Yields the records of the rounds that were missing. A directory that holds another run is refused.
@@ -56,12 +55,14 @@ def ensure(experiment: Experiment, out: str | Path, *, through: Connection | Non
     return _go_on(experiment, Path(out), through)
 
 
-def _go_on(experiment: Experiment, path: Path | None, through: Connection | None) -> Iterator[Record]:
+def _go_on(experiment: Experiment, path: Path | None, through: Connection | None) -> Records:
     if path is not None and RunDirectory(path).is_done(experiment):
         return
     connection = through or Simulation(experiment)  # what is wrong with the data comes up before there is a run
     federation = connection.federation
-    if federation.task.together.clients > 1 and through is not None:
+    if through and (different := list(differences(federation.experiment.to_dict(), experiment.to_dict()))):
+        raise UserError(f"the connection is for another experiment ({', '.join(different)}): give both the same")
+    if federation.task.together.clients > 1 and through:
         raise UserError(
             f"training.together={experiment.training.together}: the clients of a live connection train one by one, "
             "each where it is; say training.together=1"

@@ -12,26 +12,25 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from torch import nn
 
 from feddecorr.collapse.diagnosis import Diagnosis
-from feddecorr.collapse.passes import diagnose, diagnose_beside
 from feddecorr.errors import UserError
 from feddecorr.federation import Federation, Simulation, Task
 from feddecorr.files import load_tensors
 from feddecorr.intake import Intake
-from feddecorr.messages import Broadcast, Server, Update
+from feddecorr.messages import Server, Update
 from feddecorr.partition import PARTITIONS, Homogeneous
 from feddecorr.rounds import draw_clients
 from feddecorr.runs.directory import RunDirectory
+from feddecorr.runs.evaluation import Evaluator
 from feddecorr.runs.memories import Memories
 from feddecorr.runs.pipeline import run as repeat
 from feddecorr.states import State, load_into
-from feddecorr.threads import threads
+from feddecorr.threads import hands
 
 Say = Callable[[str], None]
 
@@ -57,17 +56,16 @@ def diagnose_run(directory: RunDirectory, wanted: Wanted, name: str, say: Say) -
     simulation = Simulation(directory.experiment())
     chosen = choose_clients(simulation.federation, number, wanted.clients) if wanted.local else []
     images = simulation.dataset.test if wanted.on == "test" else simulation.dataset.train
-    loader = partial(simulation.task.batches, images)
-    threads_of_run = threads(simulation.task.experiment.training.threads)
-    with state_of(directory, simulation, number, say) as state, threads_of_run:
+    look = Evaluator(simulation.task, images, hands(simulation.task.experiment.training.threads))
+    with state_of(directory, simulation, number, say) as state:
         model = _filled(simulation.task, state.after())
-        first = diagnose(model, loader(), name=f"{name}, round {number}, global")
+        first = look.diagnose(model, name=f"{name}, round {number}, global")
         found = [replace(first, homogeneous=is_homogeneous(directory))]
         for update in state.train(chosen):
             local = _filled(simulation.task, {**update.weights, **update.buffers})
             title = f"{name}, round {number}, client {update.client}"
             say(f"client {update.client} is trained and looked at")
-            theirs = diagnose_beside(local, (model, found[0]), loader(), name=title)
+            theirs = look.diagnose(local, name=title, beside=(model, found[0]))
             found.append(replace(theirs, client=update.client).lean())
     return sorted(found, key=lambda each: -1 if each.client is None else each.client)
 
@@ -113,9 +111,9 @@ class RoundState:
         if not clients:
             return
         server, memories = self.before()
-        broadcast = Broadcast.of(self.number, server)
         task = self.simulation.task
-        extra = task.experiment.method.expected_extra(server)
+        method = task.experiment.method
+        broadcast, extra = method.broadcast(self.number, server), method.expected_extra(server)
         intake = Intake(broadcast, clients, extra=extra, missing="fail", minimum=1)
         groups = task.groups(draw_clients(self.simulation.federation, self.number))
         beside = [client for group in groups if set(group) & set(clients) for client in group]

@@ -53,7 +53,10 @@ def _several(family: Family[Several]) -> tuple[BeforeValidator, PlainSerializer]
         return family.parse({"name": name, **options})
 
     def dump(kinds: Mapping[str, Several]) -> dict[str, Any]:
-        return {name: kind.to_dict() for name, kind in kinds.items()}
+        return {name: dump_one(name, kind) for name, kind in kinds.items()}
+
+    def dump_one(name: str, kind: Several) -> dict[str, Any]:
+        return kind.to_dict() if family.name(kind) == name else family.dump(kind)
 
     return BeforeValidator(parse), PlainSerializer(dump)
 
@@ -88,7 +91,7 @@ class Experiment(Kind):
 
     @property
     def cohort(self) -> int:
-        """The number of clients in a round."""
+        """The number of clients drawn for each round."""
         return max(1, round(self.participation * self.clients))
 
     def label(self) -> str:
@@ -119,7 +122,8 @@ class Experiment(Kind):
         settings = self.to_dict()
         for name in ("engine", "rounds"):
             del settings[name]
-        del settings["evaluation"]["every"]
+        for name in ("every", "classes"):
+            del settings["evaluation"][name]
         for table in (settings["data"], settings["partition"]):
             if table.get("sha256"):
                 del table["path"]

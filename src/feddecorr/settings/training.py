@@ -57,7 +57,16 @@ class Training(Kind):
 class Evaluation(Kind):
     """How models are evaluated on the test images, and what is recorded of local training."""
 
-    every: PositiveInt = Field(1, description="rounds from one evaluation to the next; the last is always evaluated")
+    every: PositiveInt | Literal["auto"] = Field(
+        "auto",
+        description="rounds from one evaluation to the next; auto: as few as keep it below a tenth of the training, by "
+        "counting images; the last is always evaluated",
+    )
+    classes: Literal["last", "always"] = Field(
+        "last",
+        description="when to measure also what labels tell (neural collapse, spectra of classes) and RankMe: in the "
+        "last round, or with every evaluation",
+    )
     batch: PositiveInt = Field(500, description="images in one forward pass")
     clients: bool = Field(False, description="evaluate each client's model, too, before models are averaged")
     epochs: bool = Field(False, description="record the terms of each client's objective for every local epoch")

@@ -7,11 +7,13 @@ import torch
 
 from feddecorr.decorrelation import Normalization, feddecorr
 from feddecorr.theory.network import Array, Term
+from feddecorr.threads import threads
 
 
 def decorrelation_term(beta: float, normalization: Normalization) -> Term:
     """Return the gradient of N·β·L_FedDecorr by the representations: N, because the flow follows the summed loss."""
 
+    @threads(1)  # matrices this small only wait for more
     def term(z: Array) -> Array:
         columns = torch.from_numpy(np.ascontiguousarray(z.T)).requires_grad_()
         loss = z.shape[1] * beta * feddecorr(columns, normalization)

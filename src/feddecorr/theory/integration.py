@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
+from scipy.integrate import DOP853
 
 from feddecorr.errors import RunError, UserError
 from feddecorr.theory.listening import Listener, nobody
 from feddecorr.theory.network import Array, Term, Weights, check, gradients
-from feddecorr.theory.solvers import DOP853
 
 RELATIVE_TOLERANCE = 1e-12
 ABSOLUTE_TOLERANCE = 1e-14

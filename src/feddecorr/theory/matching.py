@@ -11,9 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.linalg import polar
+from scipy.optimize import linear_sum_assignment
 
 from feddecorr.theory.network import Array
-from feddecorr.theory.solvers import linear_sum_assignment, polar
 
 TIE = 1e-9
 """Singular values closer than this share of the largest are taken as tied, and below it as zero."""

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from feddecorr.report.study import Study
+from feddecorr.report.study_content import Study
 from feddecorr.report.study_page import write_study
 from feddecorr.theory.settings import Alignment, Decorrelate, Flow, Sweep
 from feddecorr.theory.studies.alignment import study_alignment
+from feddecorr.theory.studies.class_sweep import study_sweep
 from feddecorr.theory.studies.decorrelate import study_decorrelate
 from feddecorr.theory.studies.flow import study_flow
-from feddecorr.theory.studies.sweep import study_sweep
 
 SMALL = {"dim": 4, "classes": 3, "samples": 20, "points": 3, "time": 1.0}
 STUDIES: dict[Callable[..., Study], Any] = {

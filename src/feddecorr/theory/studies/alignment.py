@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from feddecorr.data import Images
 from feddecorr.randomness import frozen_stream
 from feddecorr.report.picture import Panel, Picture
-from feddecorr.report.study import Study
+from feddecorr.report.study_content import Study
 from feddecorr.settings.experiment import Experiment
 from feddecorr.theory.listening import Listener, nobody
 from feddecorr.theory.measurement import imbalance_of_layers

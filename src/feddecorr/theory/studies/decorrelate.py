@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from feddecorr.report.picture import Line, Panel, Picture, fan
-from feddecorr.report.study import Study
+from feddecorr.report.study_content import Study
 from feddecorr.spectrum import effective_rank
 from feddecorr.theory.flow_term import decorrelation_term
 from feddecorr.theory.integration import integrate
@@ -19,8 +19,8 @@ from feddecorr.theory.network import Array, Term, Weights, loss, product, produc
 from feddecorr.theory.prediction import growth_by_lemma1, growth_by_lemma2, velocity_by_layers
 from feddecorr.theory.problem import class_sizes, draw_data, draw_start
 from feddecorr.theory.settings import Decorrelate
+from feddecorr.theory.studies.class_sweep import REFERENCE_PER_CLASS
 from feddecorr.theory.studies.flow import AT_REST, TIME
-from feddecorr.theory.studies.sweep import REFERENCE_PER_CLASS
 
 PLAIN = 0.05
 """The share of the work that the flow without the term is, roughly: with it, the flow is stiff and a step is dear."""

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from feddecorr.report.picture import Line, Panel, Picture, fan, shades
-from feddecorr.report.study import Study
+from feddecorr.report.study_content import Study
 from feddecorr.theory.integration import integrate
 from feddecorr.theory.listening import Listener, nobody, part
 from feddecorr.theory.measurement import Measured, measure, relative_error, total_error

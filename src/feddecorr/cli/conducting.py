@@ -1,0 +1,167 @@
+"""What the commands that do many runs have in common: plan, do, draw, and tell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from feddecorr.cli.console import print_json, print_table, print_text, say
+from feddecorr.cli.study_progress import MeasuringLines, duration, follow_runs
+from feddecorr.errors import RunError
+
+if TYPE_CHECKING:
+    from feddecorr.studies.status import Failure
+    from feddecorr.studies.study import Arm, Finding, Result, Study
+    from feddecorr.studies.summary import Summary
+
+JobsOption = Annotated[int | None, typer.Option(min=1, help="Cores to use; by default all.")]
+SeedsOption = Annotated[int | None, typer.Option(min=1, help="Repeat everything with so many seeds.")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="List the runs and the estimated time, and do nothing.")]
+
+
+@dataclass(frozen=True)
+class Undertaking:
+    """Studies that are to be done together, and the command that does one of them."""
+
+    studies: Sequence[Study]
+    scale: str
+    seeds: int
+    out: Path
+    command: Callable[[Study], str]
+
+    @property
+    def store(self) -> Path:
+        """Where the runs lie, by their digests."""
+        return self.out / "runs"
+
+    def arms(self) -> list[Arm]:
+        """Return the arms of all studies."""
+        return [arm for study in self.studies for arm in study.arms(self.scale, self.seeds)]
+
+
+def warm_up_processes() -> None:
+    """Let the processes of runs begin with their imports while this one does its own."""
+    from feddecorr.engines.processes import warm_up  # noqa: PLC0415 - only where it is needed
+
+    warm_up()
+
+
+def foresee(undertaking: Undertaking, *, jobs: int | None, json: bool) -> None:
+    """List the runs, how far they are, and the time that is left."""
+    from feddecorr.studies.command import command  # noqa: PLC0415
+    from feddecorr.studies.estimate import Estimate, measured_costs  # noqa: PLC0415
+    from feddecorr.studies.jobs import available_cores  # noqa: PLC0415 - PyTorch is loaded when it is needed
+
+    arms = undertaking.arms()
+    costs = measured_costs((arm.experiment for arm in arms), MeasuringLines())
+    estimate = Estimate.of(arms, costs, jobs or available_cores(), undertaking.store)
+    found = list(zip(estimate.jobs, estimate.seconds, strict=True))
+    if json:
+        runs = [
+            {
+                "digest": job.digest,
+                "name": job.name,
+                "finished": job.finished,
+                "rounds": job.experiment.rounds,
+                "seconds": seconds,
+                "command": command(job.experiment),
+            }
+            for job, seconds in found
+        ]
+        print_json({"runs": runs, "cores": estimate.cores, "seconds": estimate.total})
+        return
+    rows = [
+        [job.digest, job.name, f"{job.finished} of {job.experiment.rounds}", duration(seconds) if job.left else "done"]
+        for job, seconds in found
+    ]
+    print_table(["run", "what", "rounds", "time"], rows)
+    done = sum(not job.left for job, _ in found)
+    print_text(f"{len(rows)} runs, {done} done; about {duration(estimate.total)} on {estimate.cores} cores")
+
+
+def conduct(undertaking: Undertaking, *, jobs: int | None, json: bool) -> None:
+    """Do all runs, write all tables and figures, and then say what failed."""
+    from feddecorr.studies.results import results_of_runs  # noqa: PLC0415
+    from feddecorr.studies.runner import run_all  # noqa: PLC0415 - PyTorch is loaded when it is needed
+
+    title = undertaking.studies[0].name if len(undertaking.studies) == 1 else f"{len(undertaking.studies)} studies"
+    arms = undertaking.arms()
+    try:
+        with follow_runs(title) as tell:
+            failures = run_all(arms, undertaking.store, jobs=jobs, tell=tell)
+    except KeyboardInterrupt:
+        say("All finished rounds are kept: the same command goes on.")
+        raise
+    told = []
+    for study in undertaking.studies:
+        results = results_of_runs(study.arms(undertaking.scale, undertaking.seeds), undertaking.store)
+        told.append(_draw(undertaking, study, results))
+    _tell(told, json=json, failures=failures)
+
+
+def redraw(undertaking: Undertaking, summaries: Sequence[Summary], *, json: bool) -> None:
+    """Write all tables and figures from records alone."""
+    from feddecorr.studies.results import results_of_records  # noqa: PLC0415 - PyTorch is loaded when it is needed
+
+    told = []
+    for study in undertaking.studies:
+        results = results_of_records(study.arms(undertaking.scale, undertaking.seeds), summaries)
+        told.append(_draw(undertaking, study, results))
+    _tell(told, json=json, failures={})
+
+
+def _draw(undertaking: Undertaking, study: Study, results: Sequence[Result]) -> dict[str, Any]:
+    from feddecorr.studies.writing import Document  # noqa: PLC0415 - plotly is loaded when it is needed
+
+    missing = sum(result.summary is None for result in results)
+    notes = [f"Made by `{undertaking.command(study)}` from {len(results)} runs."]
+    if missing:
+        notes.append(f"Mind: {missing} of them are missing.")
+    findings = study.findings(results, undertaking.scale)
+    lead = f"{study.shows[:1].upper()}{study.shows[1:]} ({study.place})."
+    files = Document(study.name, lead, notes, findings).write(undertaking.out)
+    return {
+        "name": study.name,
+        "shows": study.shows,
+        "place": study.place,
+        "scale": undertaking.scale,
+        "seeds": undertaking.seeds,
+        "runs": len(results),
+        "missing": missing,
+        "tables": [_describe(finding) for finding in findings if _is_table(finding)],
+        "files": [str(file.resolve()) for file in files],
+    }
+
+
+def _is_table(finding: Finding) -> bool:
+    return hasattr(finding, "rows")
+
+
+def _describe(table: Any) -> dict[str, Any]:
+    return {"title": table.title, "headings": list(table.headings), "rows": list(map(list, table.rows))}
+
+
+def _tell(told: Sequence[dict[str, Any]], *, json: bool, failures: dict[str, Failure]) -> None:
+    if json:
+        failed = [
+            {"run": digest, "name": failure.name, "reason": failure.reason} for digest, failure in failures.items()
+        ]
+        print_json({"studies": list(told), "failures": failed})
+    elif len(told) == 1:
+        for table in told[0]["tables"]:
+            print_table(table["headings"], table["rows"], title=table["title"])
+            print_text("")
+        print_text(f"page: {told[0]['files'][1]}")
+    else:
+        rows = [[each["name"], str(each["runs"]), str(each["missing"]), each["files"][1]] for each in told]
+        print_table(["study", "runs", "missing", "page"], rows)
+    for digest, failure in failures.items():
+        say("\n".join(filter(None, [failure.trace, f"{failure.name} ({digest}) failed: {failure.reason}"])))
+    if failures:
+        raise RunError(
+            f"runs that failed: {len(failures)}; all others are done, and the same command tries these again"
+        )

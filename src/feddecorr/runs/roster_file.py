@@ -1,0 +1,33 @@
+"""What the server knows of its clients, in a file: a few bytes for each client, however many classes there are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from feddecorr.federation import Roster
+from feddecorr.files import load_note, load_tensors, save_tensors
+from feddecorr.partition.label_counts import LabelCounts
+
+ENTRIES = ("client", "label", "count")
+
+
+def write_roster(path: Path, roster: Roster) -> None:
+    """Write everybody's number of examples and, where it is known, how many are of which class."""
+    arrays = {"sizes": roster.sizes.astype(np.int32)}
+    note = {}
+    if roster.labels is not None:
+        arrays |= {name: getattr(roster.labels, name) for name in ENTRIES}
+        note["classes"] = str(roster.labels.classes)
+    save_tensors(path, {name: torch.from_numpy(array) for name, array in arrays.items()}, note)
+
+
+def read_roster(path: Path) -> Roster:
+    """Return what `write_roster` wrote."""
+    arrays = {name: tensor.numpy() for name, tensor in load_tensors(path).items()}
+    sizes = arrays.pop("sizes").astype(np.int64)
+    if not arrays:
+        return Roster(sizes)
+    return Roster(sizes, LabelCounts(len(sizes), int(load_note(path)["classes"]), **arrays))

@@ -1,0 +1,1 @@
+"""Studies: declared lists of runs, what to make of them, and the claims that they answer."""

@@ -1,0 +1,38 @@
+"""Every study by name."""
+
+from __future__ import annotations
+
+from feddecorr.studies.catalogue import ablations, accuracy, beyond, collapse_figures
+from feddecorr.studies.catalogue.computation import COMPUTATION
+from feddecorr.studies.catalogue.gradient_flow import GradientFlow
+from feddecorr.studies.catalogue.sphere import SPHERE
+from feddecorr.studies.catalogue.stability import STABILITY
+from feddecorr.studies.study import Study
+
+STUDIES: dict[str, Study] = {
+    "sphere": SPHERE,
+    "collapse": collapse_figures.COLLAPSE,
+    "collapse-local": collapse_figures.COLLAPSE_LOCAL,
+    "collapse-methods": collapse_figures.COLLAPSE_METHODS,
+    "collapse-models": collapse_figures.COLLAPSE_MODELS,
+    "collapse-data": collapse_figures.COLLAPSE_DATA,
+    "mitigation": collapse_figures.MITIGATION,
+    "cifar10": accuracy.CIFAR10,
+    "cifar100": accuracy.CIFAR100,
+    "tinyimagenet": accuracy.TINYIMAGENET,
+    "rounds": accuracy.ROUNDS,
+    "clients": ablations.CLIENTS,
+    "beta": ablations.BETA,
+    "epochs": ablations.EPOCHS,
+    "decorrelation": ablations.DECORRELATION,
+    "architectures": ablations.ARCHITECTURES,
+    "baselines": accuracy.BASELINES,
+    "classes": ablations.CLASSES_PER_CLIENT,
+    "computation": COMPUTATION,
+    "stability": STABILITY,
+    "theory": GradientFlow(),
+    "loss-scale": beyond.LOSS_SCALE,
+    "norms": beyond.NORMS,
+    "averaging": beyond.AVERAGING,
+}
+"""In the order of the paper, and then beyond it."""

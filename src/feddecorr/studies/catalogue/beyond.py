@@ -1,0 +1,94 @@
+"""Questions that the paper leaves open."""
+
+from __future__ import annotations
+
+import math
+
+from feddecorr.studies.catalogue.accuracy import BOTH
+from feddecorr.studies.cells import MISSING, Cell
+from feddecorr.studies.drawings import all_client_spectra, over, spectra
+from feddecorr.studies.grid import Grid, Seen
+from feddecorr.studies.local_models import averaging_effect, local_ranks
+from feddecorr.studies.sample import Sample
+from feddecorr.studies.study import Finding, Table
+from feddecorr.studies.tables import accuracy, gains, ranks
+
+LOSS_SCALE = Grid(
+    name="loss-scale",
+    shows="both scales of the loss at several beta",
+    place="beyond the paper",
+    axes={
+        "data": ("cifar10",),
+        "method": ("fedavg",),
+        "normalization": ("released", "paper"),
+        "beta": (0, 0.01, 0.1, 1, 6.4),
+        "alpha": (0.1,),
+    },
+    makes=(accuracy(), ranks, over("beta", panels=("data", "alpha"))),
+)
+"""Which strength does what: the paper's formula and the scale of its authors' code; zero is without the term."""
+
+
+NORMS = Grid(
+    name="norms",
+    shows="BatchNorm and GroupNorm without and with FedDecorr",
+    place="beyond the paper",
+    axes={
+        "data": ("cifar10",),
+        "method": ("fedavg",),
+        "norm": ("batch", "group"),
+        "regularizer": BOTH,
+        "alpha": (0.05, "inf"),
+    },
+    makes=(accuracy(), gains(), ranks, spectra(panels=("data", "alpha"))),
+)
+"""BatchNorm's statistics are averaged between clients; GroupNorm has none."""
+
+
+def before_and_after(seen: Seen) -> list[Finding]:
+    """Make a table of effective ranks before and after averaging, and by how much averaging changes them."""
+    rows = [
+        [
+            *map(str, cell.labels.values()),
+            cell.count,
+            cell.text(local_ranks(cell), 1),
+            cell.text(cell.sample("last", "effective_rank"), 1),
+            _change(cell),
+        ]
+        for cell in seen.cells
+    ]
+    headings = [*(seen.cells[0].labels if seen.cells else ()), "seeds", "clients' models", "their average", "change"]
+    note = (
+        "Effective ranks of the last round: the mean over the clients' models, and of the global model made of them. "
+        f"The change is that of the geometric mean over clients, [95 % interval over seeds]. {seen.note}"
+    )
+    return [Table("Effective rank before and after", headings, rows, note)]
+
+
+def _change(cell: Cell) -> str:
+    found = {seed: averaging_effect(run) for seed, run in cell.runs.items()}
+    sample = Sample({seed: value for seed, value in found.items() if value is not None})
+    if not sample.values:
+        return MISSING
+    ends = [100 * math.expm1(end) for end in (sample.low, sample.high) if math.isfinite(end)]
+    return f"{100 * math.expm1(sample.mean):+.0f} %" + (f" [{ends[0]:+.0f}, {ends[1]:+.0f}]" if ends else "")
+
+
+AVERAGING = Grid(
+    name="averaging",
+    shows="the rank before and after averaging",
+    place="beyond the paper",
+    settings="evaluation.clients=true",
+    axes={
+        "data": ("cifar100",),
+        "method": ("fedavg",),
+        "regularizer": BOTH,
+        "alpha": (0.01, 0.05, 0.25, "inf"),
+    },
+    makes=(
+        before_and_after,
+        all_client_spectra(panels=("data", "regularizer")),
+        spectra(panels=("data", "regularizer")),
+    ),
+)
+"""Is the average of models more collapsed than they are? Its runs are those of the collapse, and some more."""

@@ -1,0 +1,62 @@
+"""Representations on the unit sphere, as in the paper's first figure."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import plotly.graph_objects as go
+
+from feddecorr.report.diagnosis_page import sphere
+from feddecorr.runs.directory import RunDirectory
+from feddecorr.runs.recomputing import Wanted, diagnose_run
+from feddecorr.studies.catalogue.accuracy import BOTH
+from feddecorr.studies.grid import Grid, Seen
+from feddecorr.studies.study import Figure, Finding, Labels
+from feddecorr.studies.tables import ranks
+
+NOTE = "Test images, along the three strongest directions of their representations, scaled to length one."
+MISSING = "Missing: it is drawn from the run's model, which is not here."
+
+
+def draw(directory: Path) -> go.Figure:
+    """Draw the sphere of a run's last model."""
+    (found,) = diagnose_run(RunDirectory.open(directory), Wanted(), directory.name, lambda _: None)
+    return sphere(found)
+
+
+def spheres(seen: Seen) -> list[Finding]:
+    """Make a figure for each run of the first seed; it needs the models themselves, which records do not keep."""
+    return [
+        Figure(_title(result.labels), partial(draw, result.directory), NOTE)
+        if result.summary and result.directory
+        else Figure(_title(result.labels), go.Figure, MISSING)
+        for result in seen.results
+        if result.labels["seed"] == 0
+    ]
+
+
+def _title(labels: Labels) -> str:
+    return f"alpha {labels['alpha']}" + (", FedDecorr" if labels["regularizer"] == "feddecorr" else "")
+
+
+def leaves_homogeneous_alone(labels: Labels) -> bool:
+    """Tell that homogeneous data need no cure."""
+    return labels["alpha"] != "inf" or labels["regularizer"] == "none"
+
+
+SPHERE = Grid(
+    name="sphere",
+    shows="representations on the unit sphere",
+    place="figure 1",
+    axes={
+        "data": ("cifar10",),
+        "method": ("fedavg",),
+        "model": ("resnet20",),
+        "regularizer": BOTH,
+        "alpha": ("inf", 0.05),
+    },
+    makes=(spheres, ranks),
+    wants=leaves_homogeneous_alone,
+)
+"""Homogeneous, heterogeneous, and heterogeneous with FedDecorr."""

@@ -1,0 +1,190 @@
+"""Records as evidence: runs found by their settings, and pairs of them that differ in FedDecorr alone."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from feddecorr.studies.claims.rules import FEWEST_SEEDS
+from feddecorr.studies.contexts import Context, context, flatten, is_finished
+from feddecorr.studies.sample import Sample
+from feddecorr.studies.summary import STATISTICS, Summary
+
+DECIDING = "last_ten"
+"""The statistic that decides: the mean of the last ten evaluated rounds, which swings least."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run and what is asked of its settings."""
+
+    summary: Summary
+
+    @cached_property
+    def settings(self) -> dict[str, Any]:
+        """All settings with dotted keys."""
+        return flatten(self.summary.experiment)
+
+    @property
+    def seed(self) -> int:
+        """The run's seed."""
+        return int(self.settings["seed"])
+
+    @property
+    def method(self) -> str:
+        """The method's name."""
+        return str(self.settings["method.name"])
+
+    @property
+    def regularizers(self) -> Mapping[str, Mapping[str, Any]]:
+        """The regularizers' options by name."""
+        found: Mapping[str, Mapping[str, Any]] = self.summary.experiment["regularizers"]
+        return found
+
+    @property
+    def alpha(self) -> float | None:
+        """The concentration of a split by Dirichlet draws; infinite if it is homogeneous, None for other splits."""
+        name = self.settings["partition.name"]
+        if name == "homogeneous":
+            return math.inf
+        return float(self.settings["partition.alpha"]) if name == "dirichlet" else None
+
+    @property
+    def work(self) -> float:
+        """Images that are trained on, at most; more is nearer to the paper."""
+        images = self.settings.get("data.train") or math.inf
+        return float(images) * float(self.settings["training.epochs"]) * float(self.settings["rounds"])
+
+    @property
+    def width(self) -> int:
+        """Dimensions of the representation."""
+        return len(self.summary.spectrum or [])
+
+    def describe(self, but: Sequence[str] = ()) -> str:
+        """Return its setting in words, without what a claim varies."""
+        words = {
+            "data": self.settings["data.name"],
+            "model": self.settings["model.name"],
+            "method": self.method,
+            "clients": f"{self.settings['clients']} clients",
+            "partition": self._split(but),
+            "training.epochs": f"{self.settings['training.epochs']} local epochs",
+            "rounds": f"{self.settings['rounds']} rounds",
+        }
+        return ", ".join(word for name, word in words.items() if name not in but and word)
+
+    def _split(self, but: Sequence[str]) -> str:
+        if self.alpha is not None:
+            return "" if "partition.alpha" in but else f"alpha {self.alpha:g}"
+        count = self.settings.get("partition.per_client")
+        return "" if count is None or "partition.per_client" in but else f"{count} classes per client"
+
+
+def runs_of(summaries: Iterable[Summary]) -> list[Run]:
+    """Return the finished runs."""
+    return [Run(summary) for summary in summaries if is_finished(summary)]
+
+
+Key = tuple[Context, str]
+
+
+def group(runs: Iterable[Run], but: Sequence[str] = ()) -> list[list[Run]]:
+    """Return runs that agree in all settings but these (and the seed)."""
+    groups: dict[Context, list[Run]] = {}
+    for run in runs:
+        groups.setdefault(context(run.summary, but), []).append(run)
+    return list(groups.values())
+
+
+@dataclass(frozen=True)
+class Duel:
+    """Runs without and with FedDecorr, equal in everything else, by seed."""
+
+    without: Mapping[int, Run]
+    beside: Mapping[int, Run]
+
+    @property
+    def run(self) -> Run:
+        """One of them, to ask for settings."""
+        return next(iter(self.beside.values()))
+
+    @property
+    def runs(self) -> list[Run]:
+        """All of them."""
+        return [*self.without.values(), *self.beside.values()]
+
+    @property
+    def strength(self) -> str:
+        """FedDecorr's options, as text."""
+        return json.dumps(self.run.regularizers["feddecorr"], sort_keys=True)
+
+    @property
+    def is_papers(self) -> bool:
+        """Whether the loss is as strong as in the paper's runs: 0.1, or 0.05 on CIFAR-100, as its code scales it."""
+        options = self.run.regularizers["feddecorr"]
+        betas = (0.1, 0.05) if self.run.settings["data.name"] == "cifar100" else (0.1,)
+        return options["normalization"] == "released" and options["beta"] in betas
+
+    def difference(self, of: Callable[[Summary], float | None]) -> Sample:
+        """Return a number with FedDecorr minus the same without, over the seeds that have both."""
+        return sample(self.beside, of).minus(sample(self.without, of))
+
+    def gains(self) -> dict[str, Sample]:
+        """Return the differences in accuracy, by statistic."""
+        return {name: self.difference(_statistic(name)) for name in STATISTICS}
+
+
+def _statistic(name: str) -> Callable[[Summary], float | None]:
+    return lambda summary: summary.statistic(name)
+
+
+def sample(runs: Mapping[int, Run], of: Callable[[Summary], float | None]) -> Sample:
+    """Return a number of each run that has it, by seed."""
+    found = {seed: of(run.summary) for seed, run in runs.items()}
+    return Sample({seed: value for seed, value in found.items() if value is not None})
+
+
+def duels(runs: Iterable[Run], method: str = "fedavg") -> list[Duel]:
+    """Return every pair of arms of that method; each strength of FedDecorr is a pair of its own."""
+    found = []
+    for equal in group([run for run in runs if run.method == method], but=["regularizers"]):
+        without = {run.seed: run for run in equal if not run.regularizers}
+        strengths: dict[str, dict[int, Run]] = {}
+        for run in equal:
+            if set(run.regularizers) == {"feddecorr"}:
+                strengths.setdefault(json.dumps(run.regularizers, sort_keys=True), {})[run.seed] = run
+        found += [Duel(without, beside) for beside in strengths.values() if without.keys() & beside.keys()]
+    return found
+
+
+def group_duels(found: Iterable[Duel], but: Sequence[str]) -> list[list[Duel]]:
+    """Return pairs that agree in FedDecorr's strength and in all settings but these."""
+    groups: dict[Key, list[Duel]] = {}
+    for duel in found:
+        groups.setdefault((context(duel.run.summary, ["regularizers", *but]), duel.strength), []).append(duel)
+    return list(groups.values())
+
+
+def change(points: Sequence[tuple[float, Sample]]) -> Sample:
+    """Return, by seed, by how much a straight line through points rises from the least to the largest x.
+
+    It takes three different x. Points with fewer than three seeds are left out if that leaves enough.
+    """
+    full = [(x, sample) for x, sample in points if len(sample) >= FEWEST_SEEDS]
+    used = full if _different(full) >= 3 else points
+    if _different(used) < 3:
+        return Sample({})
+    places = [x for x, _ in used]
+    seeds = sorted(set.intersection(*(set(sample.values) for _, sample in used)))
+    slopes = {seed: np.polyfit(places, [sample.values[seed] for _, sample in used], 1)[0] for seed in seeds}
+    return Sample({seed: float(slope) * (max(places) - min(places)) for seed, slope in slopes.items()})
+
+
+def _different(points: Sequence[tuple[float, Sample]]) -> int:
+    return len({x for x, _ in points})

@@ -1,0 +1,33 @@
+"""What came of the arms of a study, from the runs themselves or from records of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from feddecorr.runs.directory import RunDirectory
+from feddecorr.studies.jobs import address
+from feddecorr.studies.study import Arm, Result
+from feddecorr.studies.summary import Summary
+
+
+def results_of_runs(arms: Sequence[Arm], store: Path) -> list[Result]:
+    """Look the arms up in the store; runs that are not done are missing."""
+    return [_of_run(arm, store / address(arm.experiment)) for arm in arms]
+
+
+def _of_run(arm: Arm, path: Path) -> Result:
+    if RunDirectory(path).finished_rounds() < arm.experiment.rounds:
+        return Result(arm.labels, None)
+    return Result(arm.labels, Summary.of(RunDirectory.open(path), arm.experiment), path)
+
+
+def results_of_records(arms: Sequence[Arm], summaries: Sequence[Summary]) -> list[Result]:
+    """Look the arms up in records; runs that are not there, or not to their end, are missing."""
+    known = {summary.digest: summary for summary in summaries}
+    return [_of_record(arm, known.get(address(arm.experiment))) for arm in arms]
+
+
+def _of_record(arm: Arm, summary: Summary | None) -> Result:
+    whole = summary is not None and len(summary.rounds) >= arm.experiment.rounds
+    return Result(arm.labels, summary.as_asked(arm.experiment) if summary and whole else None)

@@ -1,0 +1,204 @@
+"""What `paper`, `small` and `smoke` mean: one table, in the words of the command line.
+
+Nothing here depends on which arm of a comparison a run is: but for what is compared, both have the same settings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from feddecorr.errors import UserError, nearest
+from feddecorr.studies.study import Label, Labels
+
+Grids = Mapping[str, Mapping[str, Sequence[Label]]]
+"""By study: the values that an axis has at a scale in place of its own. Under `*`, those of all that are named."""
+
+
+@dataclass(frozen=True)
+class When:
+    """Further settings of the runs with these labels, and the sentence that names them under a table."""
+
+    labels: Labels
+    words: str
+    says: str
+
+    def applies(self, labels: Labels) -> bool:
+        """Tell whether a run has these labels."""
+        return all(labels.get(name) == value for name, value in self.labels.items())
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Settings of every run; of those on a data set, with a network, with a number of clients; and what is left out."""
+
+    says: str
+    seeds: int
+    every: str
+    data: Mapping[str, str] = field(default_factory=dict)
+    models: Mapping[str, str] = field(default_factory=dict)
+    clients: Mapping[Label, str] = field(default_factory=dict)
+    when: tuple[When, ...] = ()
+    grids: Grids = field(default_factory=dict)
+
+    def values(self, study: str, axis: str, own: Sequence[Label]) -> Sequence[Label]:
+        """Return the values that an axis of a study has at this scale; a study that is not named keeps its own."""
+        if study not in self.grids:
+            return own
+        return self.grids[study].get(axis, self.grids["*"].get(axis, own))
+
+
+METHODS = {
+    "fedprox": "method=fedprox method.mu=0.001",
+    "fedavgm": "method=fedavgm method.momentum=0.5",
+    "moon": "method=moon method.mu=1.0",
+}
+"""The paper's choices (appendix F); methods that are not named here have none."""
+
+REGULARIZERS = {
+    "feddecorr": "regularizers=feddecorr regularizers.feddecorr.beta=0.1 regularizers.feddecorr.normalization=released",
+}
+
+PAPER = Scale(
+    says="The paper's settings and, where its text is silent, its authors' code: the scale of FedDecorr "
+    "(normalization=released), the form of MobileNetV2 (model.variant=released), and splits in which a client that "
+    "holds its equal share gets no further class (partition.full=at).",
+    seeds=3,
+    every="clients=10 partition=dirichlet partition.full=at model=mobilenetv2 model.variant=released "
+    "training.epochs=10 training.batch=64 training.lr=0.01 training.momentum=0.9 evaluation.every=1",
+    data={
+        "cifar10": "data=cifar10 training.weight_decay=1e-5 rounds=100",
+        "cifar100": "data=cifar100 training.weight_decay=1e-4 rounds=100",
+        "tinyimagenet": "data=tinyimagenet data.augment=autoaugment training.weight_decay=1e-4 rounds=50",
+    },
+    clients={
+        50: "clients=50 participation=0.2 rounds=100",
+        100: "clients=100 participation=0.2 rounds=100",
+    },
+    when=(
+        When({"data": "cifar10"}, "data.augment=crop,flip", "crops and flips on CIFAR-10 (authors' code)"),
+        When(
+            {"data": "cifar100"},
+            "data.augment=crop,flip,autoaugment",
+            "crops and flips before AutoAugment on CIFAR-100 (authors' code)",
+        ),
+        When(
+            {"data": "cifar100", "regularizer": "feddecorr"},
+            "regularizers.feddecorr.beta=0.05",
+            "beta is 0.05 on CIFAR-100 (authors' scripts; the text says 0.1)",
+        ),
+        When({"method": "fedprox"}, "", "FedProx as published (in the authors' code its term is always zero)"),
+        When({"method": "fedavgm"}, "method.variant=released", "FedAvgM damps as in the authors' code"),
+        When(
+            {"method": "fedavgm", "data": "cifar10"},
+            "method.momentum=0.9",
+            "server momentum is 0.9 on CIFAR-10 (authors' scripts; the text says 0.5)",
+        ),
+        When({"method": "moon"}, "method.variant=released", "MOON without its temperature (authors' code)"),
+        When(
+            {"method": "moon", "data": "cifar10"},
+            "model.projection=256",
+            "MOON has a projection head on CIFAR, and FedDecorr acts on its output (authors' code)",
+        ),
+        When(
+            {"method": "moon", "data": "cifar100"},
+            "model.projection=256",
+            "MOON has a projection head on CIFAR, and FedDecorr acts on its output (authors' code)",
+        ),
+    ),
+)
+
+SMALL = Scale(
+    says="Small: a part of the images, a small network and few rounds, the same for both arms of every comparison.",
+    seeds=3,
+    every="clients=10 partition=dirichlet model=convnet model.widths=[16,32,64,512] training.epochs=2 "
+    "training.batch=64 training.lr=0.01 training.momentum=0.9 training.weight_decay=1e-5 rounds=40 "
+    "evaluation.clients=true evaluation.every=1",
+    data={
+        "cifar10": "data=cifar10 data.train=10000 data.test=2000",
+        "cifar100": "data=cifar100 data.train=10000 data.test=2000",
+        "tinyimagenet": "data=tinyimagenet data.train=10000 data.test=2000",
+    },
+    models={
+        "narrow": "model=convnet model.widths=[16,32,64,64]",
+        "middle": "model=convnet model.widths=[16,32,64,256]",
+        "wide": "model=convnet model.widths=[16,32,64,1024]",
+        "small resnet20": "model=resnet20",
+    },
+    clients={100: "clients=100 participation=0.2 rounds=80"},
+    grids={
+        "*": {"data": ("cifar10",), "model": ("convnet",)},
+        "sphere": {"model": ("small resnet20",)},
+        "collapse": {},
+        "collapse-local": {},
+        "collapse-methods": {},
+        "collapse-models": {"model": ("narrow", "wide")},
+        "collapse-data": {"data": ("cifar10", "cifar100"), "alpha": (0.05, "inf")},
+        "mitigation": {},
+        "cifar10": {},
+        "cifar100": {"data": ("cifar100",), "method": ("fedavg",), "alpha": (0.05,)},
+        "tinyimagenet": {"data": ("tinyimagenet",), "method": ("fedavg",), "alpha": (0.05,)},
+        "rounds": {"alpha": (0.05, 0.1)},
+        "clients": {"clients": (10, 30, 100), "alpha": (0.1,)},
+        "beta": {"alpha": (0.1,)},
+        "epochs": {"epochs": (1, 5, 10), "alpha": (0.1,)},
+        "decorrelation": {"alpha": (0.1,)},
+        "architectures": {"model": ("narrow", "middle", "wide"), "alpha": (0.1,)},
+        "baselines": {},
+        "classes": {},
+        "computation": {},
+        "stability": {},
+        "loss-scale": {"beta": (0, 0.01, 0.1, 1)},
+        "norms": {},
+        "averaging": {},
+    },
+)
+
+SMOKE = Scale(
+    says="Smoke: synthetic images and two rounds, to see that everything runs. The numbers mean nothing.",
+    seeds=1,
+    every="data=synthetic data.train=160 data.test=60 data.classes=4 data.channels=1 data.size=8 clients=4 "
+    "partition=dirichlet partition.minimum=5 model=convnet model.widths=[8,16] training.epochs=1 training.batch=16 "
+    "rounds=2 evaluation.clients=true evaluation.every=1",
+    data={
+        "synthetic": "",
+        "digits": "data=digits data.train=160 data.test=60",
+    },
+    models={"narrow": "model.widths=[8,8]", "wide": "model.widths=[8,24]"},
+    clients={8: "clients=8 participation=0.5"},
+    grids={
+        "*": {"data": ("synthetic",), "model": ("convnet",), "alpha": (0.05, 0.5, "inf")},
+        "sphere": {"alpha": ("inf", 0.05)},
+        "collapse": {},
+        "collapse-local": {},
+        "collapse-methods": {},
+        "collapse-models": {"model": ("narrow", "wide"), "alpha": (0.05, "inf")},
+        "collapse-data": {"data": ("synthetic", "digits"), "alpha": (0.05, "inf")},
+        "mitigation": {"alpha": (0.05,)},
+        "cifar10": {},
+        "cifar100": {},
+        "tinyimagenet": {},
+        "rounds": {},
+        "clients": {"clients": (4, 6, 8), "alpha": (0.05,)},
+        "beta": {"beta": (0, 0.05, 0.1), "alpha": (0.05,)},
+        "epochs": {"epochs": (1, 2), "alpha": (0.05,)},
+        "decorrelation": {"alpha": (0.05,)},
+        "architectures": {"model": ("narrow", "convnet", "wide"), "alpha": (0.05,)},
+        "baselines": {"alpha": (0.05, 0.5)},
+        "classes": {},
+        "computation": {"alpha": (0.5,)},
+        "stability": {"alpha": (0.5,)},
+        "loss-scale": {"beta": (0, 0.1), "alpha": (0.05,)},
+        "norms": {"alpha": (0.05,)},
+        "averaging": {"alpha": (0.05, 0.5)},
+    },
+)
+
+SCALE_OF = {"paper": PAPER, "small": SMALL, "smoke": SMOKE}
+
+
+def find_scale(name: str) -> Scale:
+    """Return what that scale means."""
+    if name not in SCALE_OF:
+        raise UserError(f"unknown scale '{name}': {nearest(name, SCALE_OF)}")
+    return SCALE_OF[name]

@@ -1,0 +1,106 @@
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small import small
+
+from feddecorr.errors import UserError
+from feddecorr.runs.directory import RunDirectory
+from feddecorr.runs.pipeline import run
+from feddecorr.settings.experiment import Experiment
+from feddecorr.settings.words import read_words
+from feddecorr.studies.summary import STATISTICS, Summary, read_summaries, write_summaries
+
+EVALUATED = ["evaluation.clients=true", "evaluation.every=1", "evaluation.classes=always"]
+
+RECORDS: list[Any] = []
+"""What the run yielded."""
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
+    path = tmp_path_factory.mktemp("runs") / "a"
+    RECORDS[:] = run(small("rounds=12", *EVALUATED, "regularizers=feddecorr"), path)
+    return RunDirectory.open(path)
+
+
+@pytest.fixture(scope="module")
+def summary(directory: RunDirectory) -> Summary:
+    return Summary.of(directory)
+
+
+def test_a_summary_survives_its_line_of_json(summary: Summary) -> None:
+    assert Summary.from_dict(json.loads(json.dumps(summary.to_dict()))) == summary
+
+
+def test_it_says_what_the_run_recorded(directory: RunDirectory, summary: Summary) -> None:
+    """Exactly, but for milliseconds; the last spectrum and the last local models are there, and no others."""
+    lines = [json.loads(line) for line in (directory.path / "rounds.jsonl").read_text().splitlines()]
+    assert [line["model"]["accuracy"] for line in summary.rounds] == [record.accuracy for record in RECORDS]
+    assert [line["terms"] for line in summary.rounds] == [line["terms"] for line in lines]
+    assert summary.spectrum == RECORDS[-1].singular_values
+    assert {client: model["accuracy"] for client, model in summary.local_models.items()} == {
+        client: model["accuracy"] for client, model in lines[-1]["local_models"].items()
+    }
+    assert all(isinstance(value, int | float) for line in summary.rounds for value in line["model"].values())
+    assert summary.digest == directory.experiment().digest()
+
+
+def test_its_command_does_the_run_again(summary: Summary) -> None:
+    program, verb, *words = shlex.split(summary.command)
+    assert (program, verb) == ("feddecorr", "run")
+    assert Experiment.parse(read_words(words)).to_dict() == summary.experiment
+
+
+def test_statistics_are_of_evaluated_rounds(summary: Summary) -> None:
+    accuracies = [line["model"]["accuracy"] for line in summary.rounds]
+    assert STATISTICS == ("last", "last_ten", "best")
+    assert summary.statistic("last") == accuracies[-1]
+    assert summary.statistic("last_ten") == pytest.approx(sum(accuracies[2:]) / 10)
+    assert summary.statistic("best") == max(accuracies)
+    assert summary.statistic("last", "effective_rank") == summary.rounds[-1]["model"]["effective_rank"]
+    assert summary.statistic("last", rounds=3) == accuracies[2]
+    assert summary.statistic("last_ten", rounds=9) is None
+    assert summary.statistic("last", "no_such_measure") is None
+
+
+@pytest.mark.parametrize("words", [["rounds=5"], ["evaluation.every=5"], ["rounds=7", "evaluation.every=3"]])
+def test_a_shared_run_is_seen_as_if_it_had_been_run_as_asked(
+    directory: RunDirectory, summary: Summary, tmp_path: Path, words: list[str]
+) -> None:
+    """Whatever else has been asked of a run, a study sees what it would see alone."""
+    asked = small("rounds=12", *EVALUATED, "regularizers=feddecorr", *words)
+    list(run(asked, tmp_path / "alone"))
+    alone = Summary.of(RunDirectory.open(tmp_path / "alone"))
+    shared = Summary.of(directory, asked)
+    assert [line | {"seconds": 0} for line in shared.rounds] == [line | {"seconds": 0} for line in alone.rounds]
+    assert shared.spectrum == alone.spectrum
+    assert shared.local_models == alone.local_models
+    assert (shared.experiment, shared.command) == (alone.experiment, alone.command)
+    record = summary.as_asked(asked)
+    assert record.rounds == shared.rounds
+    assert record.spectrum == (shared.spectrum if asked.rounds == 12 else None)
+
+
+def test_records_are_read_from_files_and_folders_and_counted_once(directory: RunDirectory, tmp_path: Path) -> None:
+    """The one with more rounds counts; a run without a finished round does not."""
+    summary = Summary.of(directory)
+    shorter = summary.as_asked(small("rounds=5"))
+    other = Summary.from_dict({**summary.to_dict(), "digest": "other"})
+    write_summaries(tmp_path / "deep" / "records.jsonl", [shorter, other])
+    (tmp_path / "begun").mkdir()
+    (tmp_path / "begun" / "experiment.json").write_text(json.dumps(small().to_dict()))
+    found = read_summaries([tmp_path / "deep" / "records.jsonl", directory.path.parent, tmp_path / "begun"])
+    assert found == [summary, other]
+    write_summaries(tmp_path / "again.jsonl", found)
+    assert read_summaries([tmp_path / "again.jsonl"]) == found
+
+
+def test_a_file_that_holds_no_records_is_named_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / "wrong.jsonl").write_text('{"digest": "a"}\n')
+    with pytest.raises(UserError, match=r"wrong\.jsonl, line 1: not the record of a run"):
+        read_summaries([tmp_path / "wrong.jsonl"])
+    with pytest.raises(UserError, match="neither a directory nor a file"):
+        read_summaries([tmp_path / "nothing"])
