@@ -8,6 +8,7 @@ from typing import Protocol, TypeVar
 import torch
 from torch import Tensor
 
+from feddecorr.batchnorm import fix_statistics
 from feddecorr.federation import Shard, Task
 from feddecorr.local_training.alone import Alone
 from feddecorr.local_training.part import BUFFERS, ClientError, Part, section
@@ -67,6 +68,8 @@ class Client:
         _load(self.buffers, remembered or broadcast.buffers, room.get("buffers", {}))
         part = Part(self.task, self.model, broadcast, shard, memory)
         self.model.train()
+        if experiment.fixes_statistics(broadcast.round):
+            fix_statistics(self.model)
         with threads(experiment.training.threads), torch.random.fork_rng(), part.stream:
             learner = Alone(part)
             with learner.watching():
@@ -93,9 +96,7 @@ class Client:
         _load(self.parameters, broadcast.weights, {})
         parts = [Part(self.task, self.model, broadcast, shard, memory) for shard, memory, _ in held]
         rooms = {shard.client: room.get("weights", {}) for shard, _, room in held}
-        kinds: dict[
-            tuple[str, ...], list[Part]
-        ] = {}  # by their objective: in its first round a client may have another
+        kinds: dict[tuple[str, ...], list[Part]] = {}  # by the terms they have: a method may give them different ones
         for part in parts:
             with part.turn():
                 kinds.setdefault(tuple(part.terms), []).append(part)

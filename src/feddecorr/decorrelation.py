@@ -122,8 +122,9 @@ def decov(z: Tensor) -> Tensor:
 def structured_decov(z: Tensor, size: int = 8) -> Tensor:
     """Return DeCov between groups of `size` consecutive features; within a group they may covary.
 
-    After the Structured Decorrelation Constraint (Xiong et al., ICDM 2016): ½ (‖C‖²_F − Σ_g ‖C_gg‖²_F), with
-    C_gg the covariance within group g. Groups of one make it DeCov; a single group makes it zero.
+    After the Structured Decorrelation Constraint (Xiong et al., ICDM 2016), as we read it; no public code confirms
+    the formula: ½ (‖C‖²_F − Σ_g ‖C_gg‖²_F), with C_gg the covariance within group g. Groups of one make it DeCov;
+    a single group makes it zero.
     """
     n, d = z.shape
     if size < 1:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 import torch
@@ -226,6 +227,13 @@ class Simulation:
     def task(self) -> Task:
         """What everyone knows."""
         return self.federation.task
+
+    def settled(self, precision: Literal["fp32", "bf16"]) -> Simulation:
+        """Return the same simulation, with a precision in place of `auto`."""
+        same = copy.copy(self)
+        task = replace(self.task, experiment=self.task.experiment.settled(precision))
+        same.federation = replace(self.federation, task=task)
+        return same
 
     def open(self, memories: Memories) -> AbstractContextManager[RunClients]:
         """Let the experiment's engine run the clients."""

@@ -14,7 +14,7 @@ Missing = Literal["fail", "continue"]
 
 
 class Intake:
-    """Takes the updates of one round, and remembers whose are missing and why.
+    """Takes the updates of one round, and remembers whose are missing and why, and what clients remarked.
 
     An update counts if its client was asked for it in this round, has not sent one yet, and what it sent has the
     names, shapes and types of what was sent to it, all of it finite. Under `fail`, anything else ends the run;
@@ -25,6 +25,7 @@ class Intake:
         self, broadcast: Broadcast, asked: Sequence[int], *, extra: State, missing: Missing, minimum: int
     ) -> None:
         self.missing: dict[int, str] = {}
+        self.notes: dict[int, str] = {}
         self._broadcast = broadcast
         self._asked = dict.fromkeys(asked)
         self._expected = {"weights": broadcast.weights, "buffers": broadcast.buffers, "extra": extra}
@@ -41,6 +42,8 @@ class Intake:
                 self._miss(answer.client, problem)
             else:
                 self._taken.add(answer.client)
+                if answer.note:
+                    self.notes[answer.client] = answer.note
                 yield self._laid_out(answer)
         for client in self._asked:
             if client not in self._taken and client not in self.missing:

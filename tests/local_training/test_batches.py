@@ -19,9 +19,21 @@ def test_how_many_batches_are_made_at_once_changes_no_bit(words: str, monkeypatc
     at_once = list(visits.batches())
     monkeypatch.setattr(batches, "AT_ONCE", 1)
     one_by_one = list(visits.batches())
-    assert [len(y) for _, y in at_once] == [size for sizes in visits.sizes for size in sizes]
-    for mine, theirs in zip(at_once, one_by_one, strict=True):
-        assert all(torch.equal(*pair) for pair in zip(mine, theirs, strict=True))
+    assert [len(y) for _, y, _ in at_once] == [size for sizes in visits.sizes for size in sizes]
+    for (x, y, _), (expected, labels, _) in zip(at_once, one_by_one, strict=True):
+        assert torch.equal(x, expected)
+        assert torch.equal(y, labels)
+
+
+def test_images_that_come_as_they_are_come_with_their_places() -> None:
+    simulation = Simulation(small())
+    shard = simulation.shards[0]
+    for x, y, places in Visits(simulation.task, 1, shard).batches():
+        assert places is not None
+        assert torch.equal(x, simulation.task.normalize(shard.images.pixels[places]))
+        assert torch.equal(y, shard.images.labels[places])
+    changed = Simulation(small("data.augment=flip"))
+    assert all(places is None for _, _, places in Visits(changed.task, 1, changed.shards[0]).batches())
 
 
 def test_an_epoch_takes_every_image_once_in_an_order_of_its_own() -> None:

@@ -5,6 +5,7 @@ from feddecorr.data.dataset import Data, Dataset, Images, Own, PixelSums
 from feddecorr.data.digits import Digits
 from feddecorr.data.folder import Folder
 from feddecorr.data.mnist import FashionMnist, Mnist
+from feddecorr.data.nodes import OnNodes
 from feddecorr.data.npz import Npz
 from feddecorr.data.synthetic import Synthetic
 from feddecorr.data.tinyimagenet import TinyImageNet
@@ -23,6 +24,7 @@ DATA = Family(
         "fashion_mnist": FashionMnist,
         "folder": Folder,
         "npz": Npz,
+        "nodes": OnNodes,
     },
 )
 
@@ -38,6 +40,7 @@ __all__ = [
     "Images",
     "Mnist",
     "Npz",
+    "OnNodes",
     "Own",
     "PixelSums",
     "Synthetic",

@@ -164,7 +164,9 @@ class Crew:
         return [Failure(number, client, worker.epitaph(deaths)) for client in groups[0]]
 
     def close(self) -> None:
-        """End all workers."""
+        """End all workers, side by side."""
+        for worker in self.workers:
+            worker.connection.close()
         for worker in self.workers:
             worker.end()
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from feddecorr.levels import Levels, capture_levels
+from feddecorr.local_training.batches import Batch
 from feddecorr.local_training.part import Part
 from feddecorr.local_training.tally import Tally
 from feddecorr.objective import Pass, Term
@@ -43,13 +44,13 @@ class Alone:
                 self._levels = stack.enter_context(capture_levels(self._model))
             yield
 
-    def gradients(self, step: tuple[Tensor, Tensor]) -> Sequence[Tensor]:
+    def gradients(self, step: Batch) -> Sequence[Tensor]:
         """Return what the method makes of the gradient of a batch."""
-        x, y = step
+        x, y, places = step
 
         def compute(term: Term | None = None) -> Sequence[Tensor]:
             logits = self._model(x)
-            forward = Pass(x, y, self._seen.z, logits, self._parameters, self._levels.pooled)
+            forward = Pass(x, y, self._seen.z, logits, self._parameters, self._levels.pooled, places)
             value = self._objective(forward) if term is None else term(forward)
             return torch.autograd.grad(value, self.trainable, materialize_grads=True)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
-from itertools import pairwise
+from itertools import pairwise, repeat
 from typing import TYPE_CHECKING
 
 import torch
@@ -17,6 +17,9 @@ from feddecorr.randomness import generator
 if TYPE_CHECKING:
     from feddecorr.federation import Shard, Task
     from feddecorr.settings.training import Training
+
+Batch = tuple[Tensor, Tensor, Tensor | None]
+"""Images, labels and, where images come as they are, their places among the client's own."""
 
 AT_ONCE = 1 << 16
 """So many numbers are made of pixels at once, at least: small batches cost more in calls than in work."""
@@ -65,12 +68,12 @@ class Visits:
         """Return the generator of the epoch's random changes."""
         return generator(self._task.experiment.seed, "augmentation", *self._place, epoch)
 
-    def batches(self) -> Iterator[tuple[Tensor, Tensor]]:
+    def batches(self) -> Iterator[Batch]:
         """Yield the batches of all local epochs, as the network takes them, with labels."""
         for epoch in range(len(self.sizes)):
             yield from self._batches(epoch)
 
-    def _batches(self, epoch: int) -> Iterator[tuple[Tensor, Tensor]]:
+    def _batches(self, epoch: int) -> Iterator[Batch]:
         images, order, sizes = self.shard.images, self.order(epoch), self.sizes[epoch]
         experiment = self._task.experiment
         device, changes = experiment.training.device, experiment.data.augment
@@ -82,7 +85,8 @@ class Visits:
                 pixels = augment(pixels, changes, chance)
             x = self._task.normalize(pixels.to(device))
             y = images.labels.index_select(0, taken).to(device)
-            yield from zip(x.split(several), y.split(several), strict=True)
+            places = taken.split(several) if chance is None else repeat(None, len(several))
+            yield from zip(x.split(several), y.split(several), places, strict=True)
 
 
 def _batches_at_once(images: Images, sizes: tuple[int, ...]) -> int:

@@ -70,7 +70,8 @@ def _each(forward: Pass, sizes: Sequence[int]) -> Iterator[Pass]:
     columns = (whole.unbind() for whole in (forward.x, forward.y, forward.z, forward.logits))
     for place, (size, *whole) in enumerate(zip(sizes, *columns, strict=True)):
         x, y, z, logits = (each[:size] for each in whole)
-        yield Pass(x, y, z, logits, _Own(parameters, place))
+        places = None if forward.places is None else forward.places[place, :size]
+        yield Pass(x, y, z, logits, _Own(parameters, place), places=places)
 
 
 class _Unstacked:

@@ -36,6 +36,7 @@ class SideBySide:
         self._stacked = Stacked(model, sent, len(parts), elsewhere=self._spanned)
         self._names = [name for name, _ in model.named_parameters()]
         self._clients = len(parts)
+        self._augmented = bool(task.experiment.data.augment)
 
     @property
     def trainable(self) -> list[Tensor]:
@@ -47,7 +48,8 @@ class SideBySide:
         self._leave(len(step.sizes))
         x = self.steps.images(step) if self._span is None else self._span(step.places)
         z, logits = self._stacked(x)
-        values = self._objectives(Pass(x, step.y, z, logits, self._stacked.weights), step.sizes)
+        places = None if self._augmented else step.places
+        values = self._objectives(Pass(x, step.y, z, logits, self._stacked.weights, places=places), step.sizes)
         self.tally.add(values)
         self.tally.end_step()
         total = sum(values[1:], start=values[0]).sum()  # of terms that have nothing to do with each other
