@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -24,6 +24,7 @@ from feddecorr.partition.label_counts import LabelCounts
 from feddecorr.randomness import seeded
 
 if TYPE_CHECKING:
+    from feddecorr.collapse.diagnosis import Diagnosis
     from feddecorr.engines.engine import RunClients
     from feddecorr.runs.memories import Memories
     from feddecorr.settings.experiment import Experiment
@@ -200,6 +201,14 @@ class Connection(Protocol):
 
     def open(self, memories: Memories) -> AbstractContextManager[RunClients]:
         """Get ready to train them; what they remember is kept in `memories`, unless they keep it themselves."""
+
+
+@runtime_checkable
+class Evaluating(Protocol):
+    """A connection whose clients evaluate models on images of their own, for a server that has none."""
+
+    def evaluate(self, number: int, server: Server) -> Diagnosis | None:
+        """Return what they find out together about the global model after a round; None if nobody can."""
 
 
 class Simulation:

@@ -6,7 +6,8 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
-from feddecorr.errors import RunError
+from feddecorr.collapse.evidence import Evidence
+from feddecorr.errors import RunError, UserError
 from feddecorr.messages import Broadcast, Failure, Update
 from feddecorr.states import State, lay_out, misfits, not_finite
 
@@ -85,7 +86,7 @@ class Intake:
                 return f"its {section} do not fit ({'; '.join(problems)})"
             if wrong := not_finite(state):
                 return f"its {section} hold NaN or infinity (in {wrong[0]}); lower training.lr"
-        return None
+        return _doubt(update)
 
     def _laid_out(self, update: Update) -> Update:
         sections = {name: lay_out(getattr(update, name), like) for name, like in self._expected.items()}
@@ -93,3 +94,13 @@ class Intake:
 
     def _reasons(self) -> str:
         return "; ".join(f"client {client}: {cause}" for client, cause in self.missing.items()) or "nobody failed"
+
+
+def _doubt(update: Update) -> str | None:
+    """Return why what the client found out about its model cannot be."""
+    try:
+        if update.evidence:
+            Evidence.from_state(update.evidence)
+    except UserError as error:
+        return f"its evidence was refused: {error}"
+    return None

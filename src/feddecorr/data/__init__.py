@@ -5,8 +5,8 @@ from feddecorr.data.dataset import Data, Dataset, Images, Own, PixelSums
 from feddecorr.data.digits import Digits
 from feddecorr.data.folder import Folder
 from feddecorr.data.mnist import FashionMnist, Mnist
-from feddecorr.data.nodes import OnNodes
 from feddecorr.data.npz import Npz
+from feddecorr.data.on_nodes import OnNodes
 from feddecorr.data.synthetic import Synthetic
 from feddecorr.data.tinyimagenet import TinyImageNet
 from feddecorr.settings.kinds import Family

@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
+from feddecorr.collapse.evidence import Evidence
 from feddecorr.errors import UserError
+from feddecorr.flower.exchange import Answer
 from feddecorr.messages import Failure, Update
 from feddecorr.wire import from_bytes
 
 KINDS: dict[str, type[Update] | type[Failure]] = {"update": Update, "failure": Failure}
 """The answers to a broadcast, by what their notes call them."""
+
+
+def read_failure(content: bytes) -> str:
+    """Return why a node could not do what it was asked for, in its own words."""
+    try:
+        return from_bytes(Failure, content).cause
+    except UserError as error:
+        return f"its message was refused: {error}"
+
+
+def read_evidence(answer: Answer) -> Evidence:
+    """Return what a node found out about a model, or refuse what is none."""
+    if answer.letter is None:
+        raise UserError(answer.cause)
+    if answer.letter.note.get("kind") != "evidence":
+        raise UserError(read_failure(answer.letter.content))
+    return Evidence.from_bytes(answer.letter.content)
 
 
 def read_answer(content: bytes, kind: str, *, number: int, client: int) -> Update | Failure:

@@ -5,8 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from feddecorr.settings.experiment import Experiment
 
 CLIENT = "feddecorr.flower.client_app:app"
+SERVER = "feddecorr.flower.server_app:app"
+
+
+def write_experiment(folder: Path, experiment: Experiment, *, out: Path, test: str) -> None:
+    """Write the app of an experiment; `rounds` stands by itself, so that `--run-config rounds=N` goes further."""
+    settings: dict[str, str | int] = {"out": str(out), "test": test, "rounds": experiment.rounds}
+    write_app(folder, server=SERVER, settings={**settings, "experiment": json.dumps(experiment.to_dict())})
 
 
 def write_app(folder: Path, *, server: str, settings: Mapping[str, str | int]) -> None:

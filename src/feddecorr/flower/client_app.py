@@ -1,4 +1,4 @@
-"""The ClientApp: in a process of the node it says who the node is, and trains."""
+"""The ClientApp: in a process of the node it says who the node is, trains and evaluates."""
 
 from __future__ import annotations
 
@@ -22,6 +22,15 @@ def introduce(message: Message, context: Context) -> Message:
     from feddecorr.flower.playing import introduce_node  # noqa: PLC0415 - PyTorch is loaded when it is needed
 
     kind, content = introduce_node(letter, context)
+    return Message(seal(wrap(content), {"kind": kind}), reply_to=message)
+
+
+@app.evaluate()
+def evaluate(message: Message, context: Context) -> Message:
+    """Answer a global model with what it makes of the node's own images: a mean and a covariance, no feature."""
+    from feddecorr.flower import playing  # noqa: PLC0415 - PyTorch is loaded when it is needed
+
+    kind, content = playing.evaluate(unseal(message.content, LARGEST), context)
     return Message(seal(wrap(content), {"kind": kind}), reply_to=message)
 
 

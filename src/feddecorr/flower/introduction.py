@@ -12,7 +12,7 @@ from operator import add
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
-from feddecorr.data.dataset import Images, PixelSums
+from feddecorr.data.dataset import Dataset, Images, PixelSums
 from feddecorr.errors import UserError
 from feddecorr.federation import Federation, Roster, Task
 from feddecorr.settings.experiment import Experiment
@@ -48,7 +48,7 @@ class Introduction:
         return found
 
 
-def federation_of(experiment: Experiment, introductions: Sequence[Introduction], test: Images | None) -> Federation:
+def federation_of(experiment: Experiment, introductions: Sequence[Introduction], test: Dataset | None) -> Federation:
     """Return what the server has, from what all clients said, in their order."""
     first = introductions[0]
     for other in introductions:
@@ -60,11 +60,13 @@ def federation_of(experiment: Experiment, introductions: Sequence[Introduction],
     sums = reduce(add, (each.sums for each in introductions))
     known = next(iter(constants)) if len(constants) == 1 else None
     mean, std = known or (sums.mean, sums.std)
+    classes = _classes([each.classes for each in introductions])
     told = json.dumps([asdict(each) for each in introductions])
     return Federation(
-        task=Task(experiment, first.shape, _classes([each.classes for each in introductions]), mean, std),
+        task=Task(experiment, first.shape, classes, mean, std),
         roster=Roster(np.array([each.examples for each in introductions])),
-        test=test,
+        test=None if test is None else relabelled(test.test, test.classes, classes),
+        note="" if test is None else test.note,
         split=hashlib.sha256(told.encode()).hexdigest(),
     )
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from flwr.app import Context
 
 from feddecorr.data import DATA
-from feddecorr.data.dataset import Images, PixelSums
+from feddecorr.data.dataset import Dataset, Images, PixelSums
 from feddecorr.errors import UserError
 from feddecorr.federation import Shard, Shards, Simulation, Task
 from feddecorr.files import load_tensors
@@ -35,6 +35,9 @@ class Node(Protocol):
     def shard(self, task: Task) -> Shard:
         """Return what the client trains on."""
 
+    def held_out(self, task: Task) -> Images:
+        """Return what the client evaluates models on."""
+
     def memories(self, run: str) -> Memories:
         """Return what it remembers of a run."""
 
@@ -52,6 +55,10 @@ class Simulated:
     def shard(self, task: Task) -> Shard:  # noqa: ARG002 - the same for all tasks
         """Cut it out of the file."""
         return _shards(self.shards)[self.client]
+
+    def held_out(self, task: Task) -> Images:
+        """Return what it trains on: the run itself has the test images."""
+        return self.shard(task).images
 
     def memories(self, run: str) -> Memories:
         """Find them in the run's directory."""
@@ -73,6 +80,13 @@ class Deployed:
         """Return the images, with labels counted by the federation's classes."""
         images, classes = self._images(task.experiment)
         return Shard(self.client, relabelled(images, classes, task.classes))
+
+    def held_out(self, task: Task) -> Images:
+        """Return its own test images; of a known data set, its part of the training images."""
+        if self.data is None:
+            return self.shard(task).images
+        dataset = self._own(self.data)
+        return relabelled(dataset.test, dataset.classes, task.classes)
 
     def memories(self, run: str) -> Memories:
         """Find them on the node's own disk."""
@@ -103,8 +117,12 @@ class Deployed:
         if self.data is None:
             simulation = Simulation(experiment)
             return simulation.shards[self.client].images, simulation.task.classes
-        dataset = DATA.parse(read_words([f"data={self.data}"])["data"]).load()
+        dataset = self._own(self.data)
         return dataset.train, dataset.classes
+
+    @staticmethod
+    def _own(data: str) -> Dataset:
+        return DATA.parse(read_words([f"data={data}"])["data"]).load()
 
 
 def find_node(context: Context) -> Node:

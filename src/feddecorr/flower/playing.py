@@ -9,6 +9,7 @@ from functools import lru_cache
 from flwr.app import Context
 
 from feddecorr.client import Client
+from feddecorr.collapse.evidence import Evidence
 from feddecorr.engines.allocator import keep_freed_memory
 from feddecorr.engines.engine import failure
 from feddecorr.errors import UserError
@@ -18,7 +19,8 @@ from feddecorr.flower.node import Node, deployed, find_node
 from feddecorr.local_training.part import METHOD
 from feddecorr.messages import Broadcast, Update
 from feddecorr.settings.experiment import Experiment
-from feddecorr.states import State
+from feddecorr.states import State, load_into
+from feddecorr.threads import threads
 from feddecorr.wire import from_bytes, to_bytes
 
 FORGOT = "it has lost what it remembered of round {}"
@@ -31,6 +33,24 @@ def play(letter: Letter, context: Context) -> tuple[str, bytes]:
         return "update", to_bytes(_train(letter, find_node(context)))
     except Exception as error:  # whatever a client raises is reported, not swallowed
         return "failure", to_bytes(failure(number, client, error))
+
+
+def evaluate(letter: Letter, context: Context) -> tuple[str, bytes]:
+    """Find out about the global model on images of the node's own; return the kind of the answer and its bytes."""
+    number, client = int(letter.note["round"]), int(letter.note["client"])
+    try:
+        task, sent = Task.from_dict(json.loads(str(letter.note["task"]))), from_bytes(Broadcast, letter.content)
+        return "evidence", _look(task, find_node(context), {**sent.weights, **sent.buffers}).to_bytes()
+    except Exception as error:  # whatever a client raises is reported, not swallowed
+        return "failure", to_bytes(failure(number, client, error))
+
+
+def _look(task: Task, node: Node, state: State) -> Evidence:
+    model = task.build_model()
+    load_into(model, state)
+    batches = map(task.inputs, node.held_out(task).split(task.experiment.evaluation.batch))
+    with threads(task.experiment.training.threads):
+        return Evidence.of(model, batches)
 
 
 def introduce_node(letter: Letter, context: Context) -> tuple[str, bytes]:
@@ -59,6 +79,8 @@ def _train(letter: Letter, node: Node) -> Update:
     if counted and memory and not remembered:
         _refuse_if_needed(client, memory, counted)
         update = replace(update, note=f"{FORGOT.format(counted)}, and began anew")
+    if letter.note["evidence"]:
+        update = replace(update, evidence=_look(client.task, node, {**update.weights, **update.buffers}).to_state())
     memories.save(node.client, number, memory)
     node.settle(memories, counted)
     return update

@@ -118,7 +118,7 @@ class Session:
         """Yield what comes of the clients in their order, whoever is first."""
         while self._owed:  # nobody read the last round to its end
             self._next_answer(broadcast.round)
-        now = {"round": broadcast.round, "before": broadcast.round, "counted": 0}
+        now = {"round": broadcast.round, "before": broadcast.round, "counted": 0, "evidence": 0}
         order = {"clients": list(clients), "note": {**note, **now}}
         self._send(json.dumps(order).encode(), to_bytes(broadcast))
         self._owed = len(clients)

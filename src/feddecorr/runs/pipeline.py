@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 
 from feddecorr.engines.allocator import keep_freed_memory
 from feddecorr.errors import UserError
-from feddecorr.federation import Connection, Simulation
+from feddecorr.federation import Connection, Evaluating, Simulation
 from feddecorr.rounds import federate
 from feddecorr.runs.directory import RunDirectory, differences
 from feddecorr.runs.precision_probe import Choice, choose
@@ -93,7 +93,7 @@ def _go_on(experiment: Experiment, path: Path | None, through: Connection | None
             return
         keep_freed_memory()
         run_clients = stack.enter_context(connection.open(directory.memories))
-        evaluations = Evaluations(federation)
+        evaluations = Evaluations(federation, connection if isinstance(connection, Evaluating) else None)
         started = time.perf_counter()
         for now in federate(server, federation, run_clients, first=done + 1, watch=[evaluations.watch]):
             record = Record.of(now, evaluations.after(now), time.perf_counter() - started)

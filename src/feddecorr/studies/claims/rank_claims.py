@@ -9,7 +9,7 @@ from statistics import fmean
 
 from feddecorr.report.figures import logarithms
 from feddecorr.studies.claims.claim import PERCENT, Part, Trial
-from feddecorr.studies.claims.evidence import DECIDING, Run, change, duels, group, group_duels, sample
+from feddecorr.studies.claims.duels import DECIDING, Run, change, duels, group, group_duels, sample
 from feddecorr.studies.claims.gain_claims import by_alpha, duel_trial
 from feddecorr.studies.claims.rules import HALF, TENTH, increases, stays_below
 from feddecorr.studies.local_models import change_by_averaging, local_spectra, local_values
