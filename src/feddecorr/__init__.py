@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from feddecorr.collapse.diagnosis import Diagnosis
     from feddecorr.collapse.passes import diagnose
-    from feddecorr.decorrelation import FedDecorrLoss
+    from feddecorr.loss_module import FedDecorrLoss
     from feddecorr.representation import capture_representations
     from feddecorr.runs.pipeline import ensure, resume, run
     from feddecorr.runs.record import Record
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "Diagnosis": "feddecorr.collapse.diagnosis",
     "Experiment": "feddecorr.settings.experiment",
-    "FedDecorrLoss": "feddecorr.decorrelation",
+    "FedDecorrLoss": "feddecorr.loss_module",
     "Record": "feddecorr.runs.record",
     "capture_representations": "feddecorr.representation",
     "diagnose": "feddecorr.collapse.passes",

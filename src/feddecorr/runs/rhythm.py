@@ -7,8 +7,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from feddecorr.collapse.diagnosis import Diagnosis
+from feddecorr.dying import DyingWatch
 from feddecorr.federation import Federation
 from feddecorr.messages import Broadcast, RoundInfo, Server, Update
+from feddecorr.regularizers import FedDecorr
 from feddecorr.rounds import Round
 from feddecorr.runs.evaluation import Evaluator
 from feddecorr.settings.experiment import Experiment
@@ -19,12 +21,15 @@ FORWARD = 3
 SHARE = 10
 """The training costs at least so many times as much as evaluations under `auto`."""
 
+ADVICE = "regularizers.feddecorr.dying=counted works against that."
+
 
 class Evaluations:
     """What is found out in each round, where it is due; nothing, where the server has no test images."""
 
     def __init__(self, federation: Federation) -> None:
         self.local: dict[int, Diagnosis] = {}
+        self._dying: DyingWatch | None = None
         self._experiment = experiment = federation.experiment
         self._evaluate = None
         if federation.test is not None:
@@ -32,6 +37,9 @@ class Evaluations:
             self._evaluate = Evaluator(
                 federation.task, federation.test, experiment.engine.hands(experiment.training.threads)
             )
+            if _ignores_dying(experiment):
+                evaluate = self._evaluate
+                self._dying = DyingWatch(ADVICE, lambda: _dead(evaluate(federation.start())))
 
     def watch(self, updates: Iterable[Update], broadcast: Broadcast, info: RoundInfo) -> Iterator[Update]:  # noqa: ARG002 - only the round matters
         """Evaluate the clients' models on their way to the server: no engine knows of it."""
@@ -42,14 +50,26 @@ class Evaluations:
             yield update
 
     def after(self, now: Round) -> Diagnosis | None:
-        """Evaluate the global model after a round."""
-        return self._look(now.number, now.server)
+        """Evaluate the global model after a round, and say so if its features die."""
+        found = self._look(now.number, now.server)
+        if found and self._dying:
+            self._dying.see(_dead(found))
+        return found
 
     def _look(self, number: int, state: Server | Update) -> Diagnosis | None:
         last = number == self._experiment.rounds
         if self._evaluate is None or not is_due(self._experiment, number, self._every):
             return None
         return self._evaluate(state, classes=last or self._experiment.evaluation.classes == "always")
+
+
+def _ignores_dying(experiment: Experiment) -> bool:
+    terms = experiment.regularizers.values()
+    return any(isinstance(term, FedDecorr) and term.beta > 0 and term.dying == "ignored" for term in terms)
+
+
+def _dead(found: Diagnosis) -> float:
+    return found.dead_features / found.dimensions
 
 
 def is_due(experiment: Experiment, number: int, every: int) -> bool:
