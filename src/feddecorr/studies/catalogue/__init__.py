@@ -34,5 +34,6 @@ STUDIES: dict[str, Study] = {
     "loss-scale": beyond.LOSS_SCALE,
     "norms": beyond.NORMS,
     "averaging": beyond.AVERAGING,
+    "dying": beyond.DYING,
 }
 """In the order of the paper, and then beyond it."""
