@@ -151,7 +151,7 @@ SMALL = Scale(
         "collapse-models": {"model": ("narrow", "wide")},
         "collapse-data": {"data": ("cifar10", "cifar100"), "alpha": (0.05, "inf")},
         "mitigation": {},
-        "cifar10": {"alpha": (0.1,)},
+        "cifar10": {},
         "cifar100": {"data": ("cifar100",), "method": ("fedavg",), "alpha": (0.05,)},
         "tinyimagenet": {"data": ("tinyimagenet",), "method": ("fedavg",), "alpha": (0.05,)},
         "rounds": {},
