@@ -82,24 +82,35 @@ def feddecorr(z: Tensor, normalization: Normalization = "released", dying: Dying
     As published, a feature that never varies correlates with nothing: its death lowers the loss (`ignored`). Under
     `counted` it counts as correlated with every other, and one that fades as far as it has faded.
     """
-    n, d = z.shape
+    return _feddecorr(z, normalization, dying)
+
+
+def feddecorr_of_each(z: Tensor, normalization: Normalization = "released", dying: Dying = "ignored") -> Tensor:
+    """Return the FedDecorr loss of each of several batches, of shape (batches, n, d), all at once."""
+    with torch.autocast(z.device.type, enabled=False):
+        wide = z.to(torch.promote_types(z.dtype, torch.float32))
+        return _feddecorr(wide, normalization, dying) if z.shape[1] > 1 else (wide * 0).sum((-2, -1))
+
+
+def _feddecorr(z: Tensor, normalization: Normalization, dying: Dying) -> Tensor:
+    n, d = z.shape[-2:]
     scores = standardize(z)
-    faded = fading(z).square().mean() if known_dying(dying) == "counted" else None
     if known_normalization(normalization) == "paper":
-        loss = gram(scores).square().sum() / (n * d) ** 2
-        return loss if faded is None else loss + faded * ((d - 1) / d)
-    loss = off_diagonal(scores) * ((n - 1) ** 2 / (n**3 * d * max(d - 1, 1)))
-    return loss if faded is None else loss + faded * ((n - 1) ** 2 / n)
+        loss, unit = gram(scores).square().sum((-2, -1)) / (n * d) ** 2, (d - 1) / d
+    else:
+        loss, unit = off_diagonal(scores) * ((n - 1) ** 2 / (n**3 * d * max(d - 1, 1))), (n - 1) ** 2 / n
+    return loss if known_dying(dying) == "ignored" else loss + unit * fading(z).square().mean(-1)
 
 
 def fading(z: Tensor) -> Tensor:
     """Return how far each feature has died: from 0, for one that varies, to 1, for one that never does.
 
     It is s / (v + s), with v the feature's variance and s a hundredth of the mean of all variances: the scale of the
-    representations does not matter.
+    representations does not matter. Of several batches, of each.
     """
-    variances = centre(z).square().mean(0)
-    small = FADED * variances.mean()
+    moved = z - z[..., :1, :].detach()
+    variances = (moved - moved.mean(-2, keepdim=True)).square().mean(-2)
+    small = FADED * variances.mean(-1, keepdim=True)
     return small / (variances + small).clamp(min=torch.finfo(z.dtype).tiny)
 
 
@@ -132,8 +143,9 @@ def decov(z: Tensor) -> Tensor:
 def structured_decov(z: Tensor, size: int = 8) -> Tensor:
     """Return DeCov between groups of `size` consecutive features; within a group they may covary.
 
-    After the Structured Decorrelation Constraint (Xiong et al., ICDM 2016): ½ (‖C‖²_F − Σ_g ‖C_gg‖²_F), with
-    C_gg the covariance within group g. Groups of one make it DeCov; a single group makes it zero.
+    After the Structured Decorrelation Constraint (Xiong et al., ICDM 2016), as we read it; no public code confirms
+    the formula: ½ (‖C‖²_F − Σ_g ‖C_gg‖²_F), with C_gg the covariance within group g. Groups of one make it DeCov;
+    a single group makes it zero.
     """
     n, d = z.shape
     if size < 1:
@@ -213,7 +225,11 @@ def centre(z: Tensor) -> Tensor:
 
 
 def standardize(z: Tensor) -> Tensor:
-    """Return the z-scores of each feature over the batch, by the biased standard deviation."""
-    n = len(z)
+    """Return the z-scores of each feature over the batch, by the biased standard deviation; of several, over each."""
+    n = z.shape[-2]
+    moved = z - z[..., :1, :].detach()
+    if z.ndim > 2:
+        moved = moved.transpose(0, 1).flatten(1)  # features of another batch are other features
     # BatchNorm without its affine part and memory is just that, in one fused step.
-    return batch_norm(z - z[0].detach(), None, None, training=True, eps=EPSILON * (n - 1) / n)
+    scores = batch_norm(moved, None, None, training=True, eps=EPSILON * (n - 1) / n)
+    return scores.unflatten(1, (len(z), -1)).transpose(0, 1) if z.ndim > 2 else scores

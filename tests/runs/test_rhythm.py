@@ -1,13 +1,15 @@
 import warnings
 
 import pytest
-import torch
 from small import small
 
 from feddecorr.cli.demo import RUNS, SETTINGS
-from feddecorr.client import split_batches
+from feddecorr.collapse.diagnosis import Diagnosis
 from feddecorr.dying import DyingFeatures
 from feddecorr.errors import UserError
+from feddecorr.local_training.batches import epoch_sizes
+from feddecorr.messages import Server, Update
+from feddecorr.runs.evaluation import Evaluator
 from feddecorr.runs.pipeline import run
 from feddecorr.runs.rhythm import rhythm
 from feddecorr.settings.experiment import Experiment
@@ -94,8 +96,7 @@ def test_few_training_images_beside_many_to_test_are_evaluated_seldom() -> None:
 def test_forward_passes_stay_below_a_tenth_of_the_training(words: list[str], size: int) -> None:
     """Of the images that clients really see, and no evaluation less than that allows."""
     experiment, test = small("clients=6", *words), 100
-    batches = [len(batch) for batch in split_batches(torch.arange(size), experiment.training.batch)]
-    seen = sum(sum(batches[:steps]) for steps in experiment.training.steps_per_epoch(len(batches)))
+    seen = sum(map(sum, epoch_sizes(experiment.training, size)))
     drawn = round(6 * experiment.participation)
     cost = (1 + drawn * (experiment.evaluation.clients is True)) * test / (3 * drawn * seen)
     found = rhythm(experiment, 6 * size, test)
@@ -119,3 +120,30 @@ def test_runs_follow_the_rhythm() -> None:
     """By hand: 40 test images, four clients with a step of 16: 10 · 40 / (3 · 64), rounded up."""
     records = list(run(small("training.steps=1", "rounds=7")))
     assert [record.round for record in records if record.model is not None] == [3, 6, 7]
+
+
+def test_averaging_is_recorded_where_clients_are_evaluated() -> None:
+    """And nowhere else."""
+    records = list(run(small("evaluation.every=2", "evaluation.clients=true", "rounds=3")))
+    assert [record.averaging is not None for record in records] == [False, True, True]
+    assert all(record.averaging is None for record in run(small("rounds=1")))
+
+
+@pytest.mark.parametrize(("words", "more"), [((), 0), (("method=fedavgm",), 1)])
+def test_an_average_that_is_the_global_model_is_looked_at_once(
+    words: tuple[str, ...], more: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four clients, the global model, and where the method goes beyond the average, that too; not in the first round.
+
+    Before there is any momentum, FedAvgM goes to the average itself.
+    """
+    looked: list[Server | Update] = []
+    look = Evaluator.__call__
+
+    def count(evaluator: Evaluator, state: Server | Update, *, classes: bool) -> Diagnosis:
+        looked.append(state)
+        return look(evaluator, state, classes=classes)
+
+    monkeypatch.setattr(Evaluator, "__call__", count)
+    list(run(small("evaluation.every=1", "evaluation.clients=true", "rounds=2", *words)))
+    assert len(looked) == 2 * 5 + more

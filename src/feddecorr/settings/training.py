@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, PositiveFloat, PositiveInt
+from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveFloat, PositiveInt
 
 from feddecorr.schedules import SCHEDULES, Constant, Schedule
 from feddecorr.settings.kinds import Kind
+
+AUTO = 0
+"""The number of threads that an experiment replaces by one that fits its cohort and the machine."""
 
 
 class Training(Kind):
@@ -29,9 +32,19 @@ class Training(Kind):
     )
     weight_decay: float = Field(1e-5, ge=0, description="weight decay")
     clip: PositiveFloat | None = Field(None, description="greatest norm of a step's gradient; longer ones are scaled")
-    threads: PositiveInt = Field(1, description="threads of one client; part of the result's last bits")
+    together: PositiveInt | Literal["auto"] = Field(
+        1,
+        description="clients that train side by side in one process, where their network and method can: a number, or "
+        "auto; part of the result's last bits",
+    )
+    threads: Annotated[NonNegativeInt, BeforeValidator(lambda value: AUTO if value == "auto" else value)] = Field(
+        1, description="threads of one client, part of the result's last bits; auto: as many as leave no core idle"
+    )
     device: str = Field("cpu", description="where clients train and models are evaluated: cpu, cuda, cuda:0, …")
-    precision: Literal["fp32", "bf16"] = Field("fp32", description="of forward and backward passes; weights stay fp32")
+    precision: Literal["fp32", "bf16", "auto"] = Field(
+        "fp32",
+        description="of forward and backward passes; weights stay fp32; auto: by a short trial when the run begins",
+    )
     memory_format: Literal["channels_last", "contiguous"] = Field("channels_last", description="of images")
 
     def rate(self, number: int) -> float:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from feddecorr.data import Data
 from feddecorr.engines.serial import Serial
+from feddecorr.errors import UserError
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.settings.experiment import Experiment
 from feddecorr.studies.study import Arm, Labels
@@ -55,6 +56,8 @@ def plan(arms: Iterable[Arm], store: Path) -> list[Job]:
     """
     jobs: dict[str, Job] = {}
     for arm in arms:
+        if arm.experiment.training.precision == "auto":
+            raise UserError("runs that are compared must compute alike: training.precision is fp32 or bf16, not auto")
         digest = address(arm.experiment)
         known = jobs.get(digest)
         experiment = arm.experiment.model_copy(update={"engine": Serial()})

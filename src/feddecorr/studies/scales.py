@@ -68,9 +68,23 @@ NETWORKS = {
     "perceptron with LayerNorm": "model=mlp model.norm=layer",
     "perceptron with BatchNorm": "model=mlp model.norm=batch",
     "perceptron without last ReLU": "model=mlp model.bend=false",
+    "lenet": "model=lenet",
+    "convnet": "model=convnet",
     "convnet with GroupNorm": "model=convnet model.norm=group",
+    "transformer": "model=transformer",
 }
-"""Networks that differ in what stands before the representation; those that are not here are named as they are."""
+"""Networks that differ in what stands before the representation."""
+
+SOON = "rounds=12 training.epochs=2 training.lr=0.01"
+"""Features die early, and networks without normalization take no large steps."""
+
+HALF = "BatchNorm's statistics are fixed after half of the rounds"
+
+
+def fixed_after(rounds: int) -> When:
+    """Say what it means at a scale that statistics are fixed."""
+    return When({"statistics": "fixed"}, f"fix_after={rounds}", HALF)
+
 
 PAPER = Scale(
     says="The paper's settings and, where its text is silent, its authors' code: the scale of FedDecorr "
@@ -119,6 +133,7 @@ PAPER = Scale(
             "model.projection=256",
             "MOON has a projection head on CIFAR, and FedDecorr acts on its output (authors' code)",
         ),
+        fixed_after(50),
     ),
 )
 
@@ -135,13 +150,14 @@ SMALL = Scale(
         "tinyimagenet": "data=tinyimagenet data.size=16 data.train=20000 data.test=5000",
     },
     models={
-        **NETWORKS,
+        **{name: f"{words} {SOON}" for name, words in NETWORKS.items()},
         "narrow": "model=resnet18 model.width=0.125 model.stem=2",
         "middle": "model=resnet18 model.width=0.25 model.stem=2",
         "wide": "model=resnet18 model.width=0.5 model.stem=2",
         "small resnet20": "model=resnet20 model.stem=2",
     },
     clients={100: "clients=100 participation=0.2 rounds=120"},
+    when=(fixed_after(30),),
     grids={
         "*": {"data": ("cifar10",)},
         "sphere": {"model": ("small resnet20",)},
@@ -167,6 +183,8 @@ SMALL = Scale(
         "loss-scale": {"beta": (0, 0.01, 0.1, 1)},
         "norms": {},
         "averaging": {},
+        "swing": {},
+        "rivals": {},
         "dying": {},
     },
 )
@@ -185,9 +203,9 @@ SMOKE = Scale(
         "narrow": "model.widths=[8,8]",
         "wide": "model.widths=[8,24]",
         "perceptron": "model=mlp model.widths=[8]",
-        "perceptron with LayerNorm": "model=mlp model.widths=[8] model.norm=layer",
     },
     clients={8: "clients=8 participation=0.5"},
+    when=(fixed_after(1),),
     grids={
         "*": {"data": ("synthetic",), "model": ("convnet",), "alpha": (0.05, 0.5, "inf")},
         "sphere": {"alpha": ("inf", 0.05)},
@@ -213,7 +231,9 @@ SMOKE = Scale(
         "loss-scale": {"beta": (0, 0.1), "alpha": (0.05,)},
         "norms": {"alpha": (0.05,)},
         "averaging": {"alpha": (0.05, 0.5)},
-        "dying": {"model": ("perceptron", "perceptron with LayerNorm"), "alpha": (0.05,)},
+        "swing": {"alpha": (0.05,)},
+        "rivals": {"alpha": (0.05,)},
+        "dying": {"model": ("perceptron",), "alpha": (0.05,)},
     },
 )
 

@@ -35,9 +35,10 @@ STATISTICS = tuple(_REDUCE)
 class Summary:
     """One run.
 
-    `rounds` has for each finished one `round`, `seconds`, `terms`, `missing`, and in `model` all that is one number
-    of the global model (None where it was not evaluated). `spectrum` are the singular values of the last evaluated
-    global model; `local_models` and `local_terms` are those of the last round that has them, by client.
+    `rounds` has for each finished one `round`, `seconds`, `terms`, `missing`, in `model` all that is one number of the
+    global model (None where it was not evaluated), and in `averaging` how clients' models compare with their average
+    (None where they were not). `spectrum` are the singular values of the last evaluated global model; `local_models`
+    and `local_terms` are those of the last round that has them, by client.
     """
 
     digest: str
@@ -130,12 +131,12 @@ def _as_asked(lines: Iterable[Line], asked: Experiment) -> Iterator[Line]:
         )
 
 
-_NOTHING: Line = {"model": None, "local_models": {}}
+_NOTHING: Line = {"model": None, "local_models": {}, "averaging": None}
 
 
 def _scalars_only(line: Line) -> dict[str, Any]:
     found = line["model"] and {name: value for name, value in line["model"].items() if isinstance(value, int | float)}
-    kept = {key: line[key] for key in ("round", "terms", "missing")}
+    kept = {key: line[key] for key in ("round", "terms", "missing", "averaging")}
     return {**kept, "seconds": round(line["seconds"], 3), "model": found}
 
 
