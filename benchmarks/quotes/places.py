@@ -26,6 +26,8 @@ QUOTES: dict[str, Callable[[], str]] = {
     "time-left": costs.time_left,
     "speed": costs.speed,
     "memory": costs.memory,
+    "theory-layers": theory.by_layers,
+    "theory-printed": lambda: theory.as_printed("flow"),
     "theory-ranks": lambda: theory.ranks("sweep"),
     "theory-random": lambda: theory.random_start("random"),
     "theory-mnist": lambda: theory.alignment("mnist"),

@@ -11,6 +11,25 @@ def _result(name: str) -> Any:
     return record(f"docs/theory/{name}/result.json")
 
 
+def by_layers() -> str:
+    """Return how exact the theorem, the lemma and what they assume are, of the larger of two flows, by layers."""
+    rows = []
+    for layers in range(1, 6):
+        flows = record(f"docs/theory/layers/{layers}.json")["flows"].values()
+        errors = [max(flow["errors"][of] for flow in flows) for of in ("theorem", "theorem_by_differences", "lemma2")]
+        drifts = [max(flow[of] for flow in flows) for of in ("drift_of_constants", "imbalance_of_layers")]
+        rows.append([str(layers), *(f"{number:.1e}" if number else "0" for number in (*errors, *drifts))])
+    head = ("L", "theorem, chain rule", "theorem, differences", "Lemma 2", "drift of M", "drift of balance")
+    return table(head, rows)
+
+
+def as_printed(name: str) -> str:
+    """Return how far the theorem is off with G as the paper prints it."""
+    found = {flow: each["total_error_as_printed"] for flow, each in _result(name)["flows"].items()}
+    ends = " and ".join(f"{100 * each['end']:.0f} % ({flow})" for flow, each in found.items())
+    return f"by {100 * found['balanced']['start']:.0f} % of all growth at the start and by {ends} at the end"
+
+
 def ranks(name: str) -> str:
     """Return the ranks by the number of frequent classes."""
     rows = []

@@ -48,7 +48,7 @@ figure, panels = plt.subplots(1, 2, figsize=(8, 3.6), layout="constrained")
 for panel, (name, model) in zip(panels, models.items(), strict=True):
     with torch.no_grad(), capture_representations(model) as seen:
         accuracy = (model(test).argmax(1) == digits.test.labels).float().mean()
-    drawn = panel.imshow(torch.corrcoef(seen.z.T).abs(), vmin=0, vmax=1, cmap="viridis")
+    drawn = panel.imshow(torch.corrcoef(seen.z.T).abs().numpy(), vmin=0, vmax=1, cmap="viridis")
     panel.set_title(f"{name}: accuracy {accuracy:.3f}")
 figure.colorbar(drawn, ax=panels, label="absolute correlation")
 plt.show()

@@ -18,7 +18,7 @@ from reference import write_reference
 from sphinx.cmd.build import build_main
 
 ROOT = Path(__file__).parents[2]
-sys.path.append(str(ROOT))
+sys.path.insert(0, str(ROOT))
 from benchmarks.quotes.places import fill  # noqa: E402 - what pages quote of the benchmarks' records
 
 HERE = Path(__file__).parent
