@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from feddecorr.beta import convert_beta
     from feddecorr.collapse.diagnosis import Diagnosis
     from feddecorr.collapse.passes import diagnose
     from feddecorr.decorrelation import FedDecorrLoss
@@ -20,6 +21,7 @@ _HOMES = {
     "FedDecorrLoss": "feddecorr.decorrelation",
     "Record": "feddecorr.runs.record",
     "capture_representations": "feddecorr.representation",
+    "convert_beta": "feddecorr.beta",
     "diagnose": "feddecorr.collapse.passes",
     "ensure": "feddecorr.runs.pipeline",
     "resume": "feddecorr.runs.pipeline",
@@ -32,6 +34,7 @@ __all__ = [
     "FedDecorrLoss",
     "Record",
     "capture_representations",
+    "convert_beta",
     "diagnose",
     "ensure",
     "resume",

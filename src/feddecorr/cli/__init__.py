@@ -10,9 +10,12 @@ import typer.core
 from feddecorr.cli.claims import claims
 from feddecorr.cli.compare import compare
 from feddecorr.cli.console import say
+from feddecorr.cli.convert_beta import convert_beta
 from feddecorr.cli.data import data_app
 from feddecorr.cli.demo import demo
 from feddecorr.cli.diagnose import diagnose
+from feddecorr.cli.figure import figure
+from feddecorr.cli.flower import flower_app
 from feddecorr.cli.list import list_kinds
 from feddecorr.cli.partition import partition
 from feddecorr.cli.records import records
@@ -22,6 +25,7 @@ from feddecorr.cli.resume import resume
 from feddecorr.cli.run import run
 from feddecorr.cli.show import show
 from feddecorr.cli.sweep import sweep
+from feddecorr.cli.table import table
 from feddecorr.cli.theory import theory_app
 from feddecorr.errors import RunError, UserError
 
@@ -46,10 +50,14 @@ app.command()(partition)
 app.command()(reproduce)
 app.command()(sweep)
 app.command()(compare)
+app.command()(table)
+app.command()(figure)
 app.command()(records)
+app.command()(convert_beta)
 app.command("list")(list_kinds)
 app.add_typer(data_app, name="data")
 app.add_typer(theory_app, name="theory")
+app.add_typer(flower_app, name="flower")
 
 
 def main() -> None:
