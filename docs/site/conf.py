@@ -49,6 +49,8 @@ sphinx_gallery_conf = {
 html_theme = "pydata_sphinx_theme"
 html_title = "feddecorr"
 html_copy_source = False
+html_show_search_summary = False  # it would be fetched, which browsers refuse to pages from the disk
+html_context = {"default_mode": "auto"}  # light or dark as the system is
 html_theme_options = {
     "navigation_with_keys": False,
     "show_prev_next": False,
