@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from torch import nn
 
 from feddecorr.errors import UserError
-from feddecorr.local_training.stacked import obstacle
+from feddecorr.local_training.chain import makes_maps, multiplications, obstacle
 from feddecorr.methods.method import Method
+from feddecorr.models.model import Shape
 
 if TYPE_CHECKING:
     from feddecorr.settings.experiment import Experiment
@@ -34,8 +35,8 @@ class Together:
     because: str = ""
 
 
-def choose(experiment: Experiment, build_model: Callable[[], nn.Module]) -> Together:
-    """Return what the experiment asks for, or refuse what cannot be."""
+def choose(experiment: Experiment, shape: Shape, build_model: Callable[[], nn.Module]) -> Together:
+    """Return what the experiment asks for on images of that shape, or refuse what cannot be."""
     wanted = experiment.training.together
     if wanted == 1:
         return Together(1)
@@ -45,7 +46,7 @@ def choose(experiment: Experiment, build_model: Callable[[], nn.Module]) -> Toge
         if because:
             raise UserError(f"training.together={wanted} cannot be: {because}; training.together=1 is always possible")
         return Together(wanted)
-    because = because or _too_large(experiment, model)
+    because = because or _too_large(experiment, multiplications(model, shape))
     return Together(1, because) if because else Together(_even(experiment.cohort))
 
 
@@ -54,13 +55,14 @@ def _obstacle(experiment: Experiment, model: nn.Module) -> str:
         return f"{type(experiment.method).__name__} takes its gradients by itself, from one client's live network"
     if experiment.training.precision != "fp32":
         return f"training.precision={experiment.training.precision} is for a network by itself"
+    if experiment.method.needs_levels and makes_maps(model):
+        return f"{type(experiment.method).__name__} looks at what one client's live network makes on its way"
     return obstacle(model) or ""
 
 
-def _too_large(experiment: Experiment, model: nn.Module) -> str:
-    weights = sum(parameter.numel() for parameter in model.parameters())
-    work = weights * experiment.training.batch
-    return f"a batch of {experiment.training.batch} for {weights} weights is no tiny step" if work > TINY else ""
+def _too_large(experiment: Experiment, work: int) -> str:
+    batch = experiment.training.batch
+    return f"a batch of {batch} with {work} multiplications each is no tiny step" if batch * work > TINY else ""
 
 
 def _even(cohort: int) -> int:

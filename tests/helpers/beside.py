@@ -47,6 +47,7 @@ class Neighbours:
         narrow = task.normalize
         task.__dict__["normalize"] = lambda pixels: narrow(pixels).double()
         self._client.model.double()
+        self._client.buffers = dict(self._client.model.named_buffers())  # new tensors, unlike the parameters
         self._sent = Broadcast(
             self._sent.round, _double(self._sent.weights), _double(self._sent.buffers), _double(self._sent.shared)
         )
@@ -81,7 +82,12 @@ def _gap(one: Update, memory: State, other: Update, other_memory: State) -> floa
     assert (one.client, one.examples, one.amount) == (other.client, other.examples, other.amount)
     assert one.metrics.keys() == other.metrics.keys()
     gaps = [abs(value - other.metrics[name]) for name, value in one.metrics.items()]
-    states = [(one.weights, other.weights), (one.extra, other.extra), (memory, other_memory)]
+    states = [
+        (one.weights, other.weights),
+        (one.buffers, other.buffers),
+        (one.extra, other.extra),
+        (memory, other_memory),
+    ]
     for mine, theirs in states:
         assert list(mine) == list(theirs)
         gaps += [_largest(tensor - theirs[name]) for name, tensor in mine.items()]

@@ -7,7 +7,23 @@ from feddecorr.errors import RunError
 from feddecorr.methods import METHODS, Method
 from feddecorr.regularizers import REGULARIZERS
 
+CONVNET = "data.size=8 model=convnet model.widths=[6,8] "
+LENET = "data.size=28 model=lenet "
+
 CASES = [
+    CONVNET,
+    CONVNET + "training.optimizer=adamw training.lr=0.001 data.augment=crop,flip data.channels=3",
+    CONVNET + "model.norm=group model.groups=2 training.memory_format=contiguous",
+    CONVNET + "partition=homogeneous training.clip=0.5",
+    CONVNET + "buffers=local",
+    CONVNET + "buffers=pooled",
+    CONVNET + "buffers=fixed fix_after=1 training.lr=0.001",
+    CONVNET + "method=moon",
+    CONVNET + "method=fedprox",
+    CONVNET + "method=scaffold",
+    CONVNET + "model.projection=6",
+    LENET,
+    "data.channels=2 model=beside_networks:mapped",
     "model.widths=[]",
     "model.widths=[16,12]",
     "model.projection=6",
