@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -30,15 +31,15 @@ Trained = dict[int, tuple[Update, State]]
 class Neighbours:
     """The clients of a small experiment, after a first round of plain training by which they remember something."""
 
-    def __init__(self, *words: str, wide: bool = False) -> None:
+    def __init__(self, *words: str, wide: bool = False, first: Sequence[int] = range(4)) -> None:
         self.simulation = Simulation(small(*MLP, *words))
         self._client = Client(self.simulation.task)
         method = self.simulation.task.experiment.method
         self._sent = method.broadcast(1, self.simulation.federation.start())
         if wide:
             self._widen()
-        self._memories: dict[int, State] = {client: {} for client in range(4)}
-        self._memories = {client: memory for client, (_, memory) in self.alone(range(4)).items()}
+        self._memories: dict[int, State] = defaultdict(dict)
+        self._memories |= {client: memory for client, (_, memory) in self.alone(first).items()}
         self._sent = replace(self._sent, round=2)
 
     def _widen(self) -> None:

@@ -93,6 +93,18 @@ def test_a_client_that_diverges_does_so_by_itself() -> None:
     assert gap({client: each for client, each in outcomes.items() if isinstance(each, tuple)}, expected) < 1e-12
 
 
+def test_a_client_of_one_image_fails_by_itself_where_batchnorm_has_no_variance() -> None:
+    """As it does alone; a map of one place leaves a single value for each channel."""
+    words = "data.size=2 model=convnet model.widths=[4] clients=12 data.train=16 partition=homogeneous"
+    clients = Neighbours(*words.split(), "partition.minimum=1", "training.steps=1", first=range(4))
+    assert list(clients.simulation.shards.sizes[:5]) == [2, 2, 2, 2, 1]
+    outcomes = clients.outcomes(range(5))
+    for fails in (lambda: raise_again(outcomes.pop(4)), lambda: clients.alone([4])):
+        with pytest.raises(ValueError, match=r"(?i)expected more than 1 value per channel"):
+            fails()
+    assert gap({k: each for k, each in outcomes.items() if isinstance(each, tuple)}, clients.alone(range(4))) < 1e-5
+
+
 def raise_again(outcome: object) -> None:
     if isinstance(outcome, Exception):
         raise outcome

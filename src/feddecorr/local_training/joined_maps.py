@@ -33,7 +33,8 @@ def join(x: Tensor) -> Tensor:
 
 def flatten(x: Tensor, clients: int) -> Tensor:
     """Return joined maps as vectors, of shape (clients, n, d)."""
-    return x.unflatten(1, (clients, -1)).transpose(0, 1).flatten(2)
+    apart: Tensor = x.unflatten(1, (clients, -1))
+    return apart.transpose(0, 1).flatten(2)
 
 
 def convolve(x: Tensor, layer: nn.Conv2d, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -45,7 +46,8 @@ def convolve(x: Tensor, layer: nn.Conv2d, weight: Tensor, bias: Tensor | None) -
 
 def normalize_groups(x: Tensor, layer: nn.GroupNorm, affine: Affine, clients: int) -> Tensor:
     """Normalize groups of channels, image by image."""
-    return group_norm(x, clients * layer.num_groups, *map(_flat, affine), layer.eps)
+    weight, bias = map(_flat, affine)
+    return group_norm(x, clients * layer.num_groups, weight, bias, layer.eps)
 
 
 def normalize_batches(
