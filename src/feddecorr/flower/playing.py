@@ -9,7 +9,7 @@ from functools import lru_cache
 from flwr.app import Context
 
 from feddecorr.client import Client
-from feddecorr.collapse.evidence import Evidence
+from feddecorr.collapse.shared_evidence import Evidence
 from feddecorr.engines.allocator import keep_freed_memory
 from feddecorr.engines.engine import failure
 from feddecorr.errors import UserError
