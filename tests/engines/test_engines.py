@@ -24,6 +24,7 @@ TOGETHER = "model=mlp model.widths=[16] clients=6 partition.minimum=3 training.t
         "buffers=local",
         "method=outside:Remembering",
         TOGETHER,
+        "buffers=local training.together=2",
         f"{TOGETHER} method=scaffold regularizers=feddecorr",
     ],
 )
