@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from torch.nn.functional import batch_norm, pad
 
 from feddecorr.errors import UserError
+from feddecorr.gathering import gather_processes
 from feddecorr.gram import gram, off_diagonal
 
 Normalization = Literal["paper", "released"]
@@ -171,23 +172,26 @@ def spectral_entropy(z: Tensor) -> Tensor:
 class FedDecorrLoss(nn.Module):
     """The FedDecorr loss as a module: representations of shape (n, d) in, a scalar out.
 
+    With `gather`, the batch is that of all processes of a distributed training, and the loss is the same in each.
+
     On the CPU, representations with NaN, infinity or numbers too large to be squared are refused. Elsewhere that
     would wait for the device in every step, and in a compiled graph it cannot be: there the loss becomes NaN.
     """
 
-    def __init__(self, normalization: Normalization = "released") -> None:
+    def __init__(self, normalization: Normalization = "released", *, gather: bool = False) -> None:
         super().__init__()
         self.normalization = _known(normalization)
+        self.gather = gather
 
     def forward(self, z: Tensor) -> Tensor:
         """Return the unweighted loss."""
         if z.device.type == "cpu" and not torch.compiler.is_compiling():
             _refuse_infinite(z.detach())
-        return feddecorr(z, self.normalization)
+        return feddecorr(gather_processes(as_batch(z)) if self.gather else z, self.normalization)
 
     def extra_repr(self) -> str:
         """Return what `print` shows between the brackets."""
-        return f"normalization={self.normalization!r}"
+        return f"normalization={self.normalization!r}{', gather=True' * self.gather}"
 
 
 def _refuse_infinite(z: Tensor) -> None:

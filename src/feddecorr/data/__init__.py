@@ -4,9 +4,11 @@ from feddecorr.data.cifar import Cifar10, Cifar100
 from feddecorr.data.dataset import Data, Dataset, Images, Own, PixelSums
 from feddecorr.data.digits import Digits
 from feddecorr.data.folder import Folder
+from feddecorr.data.hugging_face import HuggingFace
 from feddecorr.data.mnist import FashionMnist, Mnist
 from feddecorr.data.npz import Npz
 from feddecorr.data.synthetic import Synthetic
+from feddecorr.data.table_file import TableFile
 from feddecorr.data.tinyimagenet import TinyImageNet
 from feddecorr.settings.kinds import Family
 
@@ -23,6 +25,8 @@ DATA = Family(
         "fashion_mnist": FashionMnist,
         "folder": Folder,
         "npz": Npz,
+        "hf": HuggingFace,
+        "table": TableFile,
     },
 )
 
@@ -35,11 +39,13 @@ __all__ = [
     "Digits",
     "FashionMnist",
     "Folder",
+    "HuggingFace",
     "Images",
     "Mnist",
     "Npz",
     "Own",
     "PixelSums",
     "Synthetic",
+    "TableFile",
     "TinyImageNet",
 ]

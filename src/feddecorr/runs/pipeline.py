@@ -16,6 +16,7 @@ from feddecorr.runs.directory import RunDirectory, differences
 from feddecorr.runs.record import Record
 from feddecorr.runs.rhythm import Evaluations
 from feddecorr.settings.experiment import Experiment
+from feddecorr.trackers.follower import following
 
 Records = Generator[Record, None, None]
 """The rounds of a run as they are done; closing it ends the run there, and what is done is kept."""
@@ -35,7 +36,7 @@ def resume(out: str | Path, *, experiment: Experiment | None = None, through: Co
     """Go on with a run after any interruption; yields the records of the rounds that were missing.
 
     Another experiment may be given if it differs only in what changes no bit: `rounds` (to go further), `engine`,
-    `evaluation.every` and `evaluation.classes`.
+    `trackers`, `evaluation.every` and `evaluation.classes`.
     """
     directory = RunDirectory.open(out)
     if experiment is not None:
@@ -58,6 +59,8 @@ def ensure(experiment: Experiment, out: str | Path, *, through: Connection | Non
 def _go_on(experiment: Experiment, path: Path | None, through: Connection | None) -> Records:
     if path is not None and RunDirectory(path).is_done(experiment):
         return
+    if experiment.trackers and path is None:
+        raise UserError("trackers read what a run keeps: give it a directory (out=…)")
     connection = through or Simulation(experiment)  # what is wrong with the data comes up before there is a run
     federation = connection.federation
     if through and (different := list(differences(federation.experiment.to_dict(), experiment.to_dict()))):
@@ -71,10 +74,12 @@ def _go_on(experiment: Experiment, path: Path | None, through: Connection | None
             return
         keep_freed_memory()
         run_clients = stack.enter_context(connection.open(directory.memories))
+        track = stack.enter_context(following(directory, experiment.trackers))
         evaluations = Evaluations(federation)
         started = time.perf_counter()
         for now in federate(server, federation, run_clients, first=done + 1, watch=[evaluations.watch]):
             record = Record.of(now, evaluations.after(now), time.perf_counter() - started, evaluations.local)
             directory.commit(now, record)
+            track(record)
             yield record
             started = time.perf_counter()
