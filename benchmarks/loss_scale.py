@@ -90,7 +90,9 @@ def main() -> None:
     if arguments.record:
         means = f"Means of the last {LAST} rounds over {arguments.seeds} seeds, ± the deviation between seeds."
         write_record(arguments.record.with_suffix(".json"), {"settings": settings, "runs": found})
-        arguments.record.with_suffix(".md").write_text(f"    {command()}\n\n{means}\n\n{table(found, scales)}\n")
+        arguments.record.with_suffix(".md").write_text(
+            f"# {arguments.record.name}\n\n    {command()}\n\n{means}\n\n{table(found, scales)}\n"
+        )
 
 
 if __name__ == "__main__":

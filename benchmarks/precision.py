@@ -116,7 +116,9 @@ def main() -> None:
     if arguments.record:
         processor = dict(torch.cpu.get_capabilities())
         write_record(arguments.record.with_suffix(".json"), {"processor": processor, "found": found})
-        arguments.record.with_suffix(".md").write_text(f"    {command()}\n\n{table(found)}\n")
+        arguments.record.with_suffix(".md").write_text(
+            f"# {arguments.record.name}\n\n    {command()}\n\n{table(found)}\n"
+        )
 
 
 if __name__ == "__main__":

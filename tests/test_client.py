@@ -1,6 +1,9 @@
+from collections.abc import Mapping
+
 import numpy as np
 import pytest
 import torch
+from pydantic import PrivateAttr
 from small import small
 from torch.nn.functional import cross_entropy
 
@@ -8,6 +11,8 @@ from feddecorr.client import Client, split_batches
 from feddecorr.errors import RunError
 from feddecorr.federation import Simulation
 from feddecorr.messages import Broadcast
+from feddecorr.methods import Local, Method
+from feddecorr.objective import Pass, Term
 from feddecorr.rounds import federate
 from feddecorr.states import State
 
@@ -144,3 +149,35 @@ def test_frozen_parameters_stay_as_they_are() -> None:
     update, _ = client(sent, simulation.shards[0], {})
     assert torch.equal(update.weights[frozen], sent.weights[frozen])
     assert not all(torch.equal(update.weights[name], tensor) for name, tensor in sent.weights.items())
+
+
+class Looking(Method):
+    """Hands every pass on to a list."""
+
+    _passes: list[Pass] = PrivateAttr(default_factory=list)
+
+    def terms(self, local: Local) -> Mapping[str, Term]:  # noqa: ARG002 - nothing else matters
+        """Look, and add nothing."""
+
+        def look(forward: Pass) -> torch.Tensor:
+            self._passes.append(forward)
+            return forward.z.new_zeros(())
+
+        return {"look": look}
+
+
+@pytest.mark.parametrize("augment", ["none", "flip"])
+def test_a_pass_says_which_images_come_as_they_are(augment: str) -> None:
+    """Places are those in the shard; an image that is augmented has none."""
+    looking = Looking()
+    simulation = Simulation(small(f"data.augment={augment}").model_copy(update={"method": looking}))
+    Client(simulation.task)(first_broadcast(simulation), simulation.shards[1], {})
+    images = simulation.shards[1].images
+    assert looking._passes
+    for forward in looking._passes:
+        if augment == "flip":
+            assert forward.places is None
+            continue
+        assert forward.places is not None
+        assert torch.equal(forward.x, simulation.dataset.normalize(images.pixels[forward.places]))
+        assert torch.equal(forward.y, images.labels[forward.places])

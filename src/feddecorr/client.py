@@ -9,6 +9,7 @@ from contextlib import ExitStack
 import torch
 from torch import Tensor
 
+from feddecorr.batchnorm import fix_statistics
 from feddecorr.data.augment.changes import augment
 from feddecorr.errors import RunError
 from feddecorr.federation import Shard, Task
@@ -25,6 +26,9 @@ from feddecorr.threads import threads
 BUFFERS = "buffers/"
 METHOD = "method/"
 NO_ROOM: Mapping[str, State] = {}
+
+Batch = tuple[Tensor, Tensor, Tensor | None]
+"""Images, labels and, where images come as they are, their places among the client's own."""
 
 
 class Client:
@@ -91,16 +95,20 @@ class Client:
         optimizer = OPTIMIZERS[training.optimizer](trainable, training, training.rate(local.broadcast.round))
         tally = Tally(terms)
         self.model.train()
+        if experiment.fixes_statistics(local.broadcast.round):
+            fix_statistics(self.model)
         with ExitStack() as stack:
             seen = stack.enter_context(capture_representations(self.model))
             levels = stack.enter_context(capture_levels(self.model)) if method.needs_levels else Levels()
             for batches in self._epochs(local, shard):
                 tally.begin_epoch()
-                for x, y in batches:
+                for x, y, places in batches:
 
-                    def compute(term: Term | None = None, x: Tensor = x, y: Tensor = y) -> Sequence[Tensor]:
+                    def compute(
+                        term: Term | None = None, x: Tensor = x, y: Tensor = y, places: Tensor | None = places
+                    ) -> Sequence[Tensor]:
                         logits = self.model(x)
-                        forward = Pass(x, y, seen.z, logits, self.parameters, levels.pooled)
+                        forward = Pass(x, y, seen.z, logits, self.parameters, levels.pooled, places)
                         value = tally.total(forward) if term is None else term(forward)
                         return torch.autograd.grad(value, trainable, materialize_grads=True)
 
@@ -108,18 +116,19 @@ class Client:
                     optimizer.step(gradients if training.clip is None else clip(gradients, training.clip))
         return optimizer.amount, tally
 
-    def _epochs(self, local: Local, shard: Shard) -> Iterator[Iterator[tuple[Tensor, Tensor]]]:
+    def _epochs(self, local: Local, shard: Shard) -> Iterator[Iterator[Batch]]:
         """Yield the batches of each local epoch."""
         experiment = self.task.experiment
         training, images = experiment.training, shard.images
 
-        def batches(epoch: int, steps: int) -> Iterator[tuple[Tensor, Tensor]]:
+        def batches(epoch: int, steps: int) -> Iterator[Batch]:
             place = local.broadcast.round, local.client, epoch
             order = torch.randperm(len(shard), generator=generator(experiment.seed, "batches", *place))
             chance = generator(experiment.seed, "augmentation", *place)
             for batch in split_batches(order, training.batch)[:steps]:
                 pixels = augment(images.pixels.index_select(0, batch), experiment.data.augment, chance)
-                yield self.task.normalize(pixels.to(training.device)), images.labels[batch].to(training.device)
+                x, y = self.task.normalize(pixels.to(training.device)), images.labels[batch].to(training.device)
+                yield x, y, None if experiment.data.augment else batch
 
         whole = len(split_batches(torch.arange(len(shard)), training.batch))
         for epoch, steps in enumerate(training.steps_per_epoch(whole)):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -21,6 +22,7 @@ from feddecorr.partition.label_counts import LabelCounts
 from feddecorr.randomness import seeded
 
 if TYPE_CHECKING:
+    from feddecorr.collapse.diagnosis import Diagnosis
     from feddecorr.engines.engine import RunClients
     from feddecorr.runs.memories import Memories
     from feddecorr.settings.experiment import Experiment
@@ -190,6 +192,14 @@ class Connection(Protocol):
         """Get ready to train them; what they remember is kept in `memories`, unless they keep it themselves."""
 
 
+@runtime_checkable
+class Evaluating(Protocol):
+    """A connection whose clients evaluate models on images of their own, for a server that has none."""
+
+    def evaluate(self, number: int, server: Server) -> Diagnosis | None:
+        """Return what they find out together about the global model after a round; None if nobody can."""
+
+
 class Simulation:
     """A connection to clients that all live on this machine: a data set, dealt out."""
 
@@ -215,6 +225,13 @@ class Simulation:
     def task(self) -> Task:
         """What everyone knows."""
         return self.federation.task
+
+    def settled(self, precision: Literal["fp32", "bf16"]) -> Simulation:
+        """Return the same simulation, with a precision in place of `auto`."""
+        same = copy.copy(self)
+        task = replace(self.task, experiment=self.task.experiment.settled(precision))
+        same.federation = replace(self.federation, task=task)
+        return same
 
     def open(self, memories: Memories) -> AbstractContextManager[RunClients]:
         """Let the experiment's engine run the clients."""

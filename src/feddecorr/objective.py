@@ -16,6 +16,7 @@ class Pass:
     """One forward pass: inputs `x`, labels `y`, representations `z`, `logits`, and the parameters by name.
 
     `levels` are what the network made on its way to `z`, of shape (n, channels) each, where a method needs them.
+    `places` are those of the images among the client's own, if they come as they are, each time the same; None if not.
     """
 
     x: Tensor
@@ -24,6 +25,7 @@ class Pass:
     logits: Tensor
     parameters: Mapping[str, Tensor]
     levels: Sequence[Tensor] = ()
+    places: Tensor | None = None
 
 
 Term = Callable[[Pass], Tensor]

@@ -40,6 +40,26 @@ class Mean:
                 torch.maximum(mine, theirs, out=mine)
 
 
+class PooledMean(Mean):
+    """A running mean in which BatchNorm's variances are those over the samples of all states together.
+
+    That is the mean of the variances plus the variance of the means, which a mean of each alone leaves out.
+    """
+
+    def add(self, state: State, weight: float) -> None:
+        """Mix in one state, and to its variances how far its means lie from those so far."""
+        share = weight / (self.weight + weight)
+        means = [name for name in self.value if name.endswith("running_mean")]
+        apart = {
+            variance: (state[name] - self.value[name]).square() * (share * (1 - share))
+            for name in means
+            if (variance := name.removesuffix("mean") + "var") in state
+        }
+        super().add(state, weight)
+        for variance, spread in apart.items():
+            self.value[variance].add_(spread)
+
+
 def extrapolate(start: State, mean: State, factor: float) -> State:
     """Return start + factor·(mean − start), written so that a factor of 1 gives the mean to the last bit."""
     return {name: torch.add(mean[name], mean[name] - start[name], alpha=factor - 1) for name in start}

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 NOT_RUN = {
     "make demo": "trains for a minute; tests/cli/test_demo.py runs the command below it",
+    "feddecorr run method=scaffold regularizers=feddecorr rounds=20 engine=flower --out runs/flower": "starts Flower "
+    "and Ray; tests/flower/test_endings.py runs such commands",
     "make test": "is what runs these tests",
     ".venv/bin/pytest -n0 tests/methods/test_laws.py -k clipped": "needs the reader's method in the source tree",
 }
@@ -15,7 +17,8 @@ NOT_RUN = {
 ONLY_PARSED = {
     "python -m benchmarks.loss_cost": "takes at least 24 steps of MobileNetV2 with 64 images",
     "python -m benchmarks.methods_accuracy": "takes at least a full round of each of its 19 contestants",
-    "python -m benchmarks.methods_cost": "takes at least 96 steps of MobileNetV2 with 64 images",
+    "python -m benchmarks.methods_cost": "takes at least 200 steps of MobileNetV2 with 64 images",
+    "python -m benchmarks.threads": "takes at least 18 rounds of ResNet18",
 }
 """Beginnings of commands that have no quick form; their modules are imported and their words are read."""
 

@@ -1,10 +1,11 @@
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from small import digest, result, small
 
-from feddecorr.errors import RunError
+from feddecorr.errors import RunError, UserError
 from feddecorr.federation import Simulation
 from feddecorr.files import write_json
 from feddecorr.messages import Broadcast, Update
@@ -73,3 +74,11 @@ def test_a_client_that_raises_is_named_and_the_run_can_go_on(tmp_path: Path, eng
     mended = small("method=outside:Failing", "method.round=1000", f"engine={engine}")
     write_json(out / "experiment.json", mended.to_dict())
     assert result(resume(out)) == result(run(mended))[1:]
+
+
+def test_without_flower_the_message_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before there is a run."""
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(UserError, match=r"engine=flower needs ray: pip install 'feddecorr\[flower\]'"):
+        list(run(small("engine=flower"), tmp_path / "run"))
+    assert not (tmp_path / "run").exists()

@@ -35,7 +35,8 @@ def test_weights_that_do_not_fit_are_refused_before_there_is_a_run(weights: Path
     with pytest.raises(UserError, match=r"does not fit the model .*of another shape"):
         next(run(small(f"model.weights={weights}", "model.widths=[8, 8]"), tmp_path / "run"))
     with pytest.raises(UserError, match="there is no file"):
-        next(run(small("model.weights=nothing.safetensors"), tmp_path / "run"))
+        next(run(small("model.weights=nothing.safetensors"), tmp_path / "other"))
+    assert not (tmp_path / "other").exists()
     assert not (tmp_path / "run" / "rounds.jsonl").exists()
 
 

@@ -43,7 +43,9 @@ def test_an_exported_model_decides_as_the_run_did(
 def test_torchscript_runs_without_this_package(trained: Path, tmp_path: Path, feddecorr: CommandLine) -> None:
     feddecorr("export", trained, "--to", "torchscript", "-o", tmp_path / "model.pt")
     images = small().data.load().test
-    logits = torch.jit.load(str(tmp_path / "model.pt"))(images.pixels.permute(0, 3, 1, 2).float())
+    with pytest.warns(DeprecationWarning, match=r"torch\.export"):  # PyTorch advises torch.export for new code
+        program = torch.jit.load(str(tmp_path / "model.pt"))
+    logits = program(images.pixels.permute(0, 3, 1, 2).float())
     accuracy = float((logits.argmax(1) == images.labels).float().mean())
     assert accuracy == pytest.approx(RunDirectory.open(trained).rounds()[-1].accuracy, abs=0.06)  # bfloat16 there
 

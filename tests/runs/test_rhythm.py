@@ -4,7 +4,10 @@ from small import small
 
 from feddecorr.cli.demo import RUNS, SETTINGS
 from feddecorr.client import split_batches
+from feddecorr.collapse.diagnosis import Diagnosis
 from feddecorr.errors import UserError
+from feddecorr.messages import Server, Update
+from feddecorr.runs.evaluation import Evaluator
 from feddecorr.runs.pipeline import run
 from feddecorr.runs.rhythm import rhythm
 from feddecorr.settings.experiment import Experiment
@@ -13,6 +16,21 @@ from feddecorr.settings.experiment import Experiment
 def test_the_last_round_is_always_evaluated() -> None:
     records = list(run(small("evaluation.every=2", "rounds=3")))
     assert [record.accuracy is not None for record in records] == [False, True, True]
+
+
+def test_so_many_of_the_last_rounds_are_evaluated_as_asked_for() -> None:
+    records = list(run(small("evaluation.every=3", "evaluation.final=2", "rounds=6")))
+    assert [record.round for record in records if record.model is not None] == [3, 5, 6]
+
+
+def test_clients_models_can_be_looked_at_in_the_last_round_only() -> None:
+    """What is found then is what is found with them looked at always."""
+    last, always = (
+        list(run(small("evaluation.every=1", f"evaluation.clients={when}", "rounds=2"))) for when in ("last", "true")
+    )
+    assert [bool(record.local_models) for record in last] == [False, True]
+    assert [bool(record.local_models) for record in always] == [True, True]
+    assert last[-1].local_models == always[-1].local_models
 
 
 @pytest.mark.parametrize("words", [[], ["clients=50", "participation=0.2"], ["evaluation.clients=true"]])
@@ -52,7 +70,7 @@ def test_forward_passes_stay_below_a_tenth_of_the_training(words: list[str], siz
     batches = [len(batch) for batch in split_batches(torch.arange(size), experiment.training.batch)]
     seen = sum(sum(batches[:steps]) for steps in experiment.training.steps_per_epoch(len(batches)))
     drawn = round(6 * experiment.participation)
-    cost = (1 + drawn * experiment.evaluation.clients) * test / (3 * drawn * seen)
+    cost = (1 + drawn * (experiment.evaluation.clients is True)) * test / (3 * drawn * seen)
     found = rhythm(experiment, 6 * size, test)
     assert cost / found < 0.1 + 1e-12
     assert found == 1 or cost / (found - 1) > 0.1 - 1e-12
@@ -74,3 +92,30 @@ def test_runs_follow_the_rhythm() -> None:
     """By hand: 40 test images, four clients with a step of 16: 10 · 40 / (3 · 64), rounded up."""
     records = list(run(small("training.steps=1", "rounds=7")))
     assert [record.round for record in records if record.model is not None] == [3, 6, 7]
+
+
+def test_averaging_is_recorded_where_clients_are_evaluated() -> None:
+    """And nowhere else."""
+    records = list(run(small("evaluation.every=2", "evaluation.clients=true", "rounds=3")))
+    assert [record.averaging is not None for record in records] == [False, True, True]
+    assert all(record.averaging is None for record in run(small("rounds=1")))
+
+
+@pytest.mark.parametrize(("words", "more"), [((), 0), (("method=fedavgm",), 1)])
+def test_an_average_that_is_the_global_model_is_looked_at_once(
+    words: tuple[str, ...], more: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four clients, the global model, and where the method goes beyond the average, that too; not in the first round.
+
+    Before there is any momentum, FedAvgM goes to the average itself.
+    """
+    looked: list[Server | Update] = []
+    look = Evaluator.__call__
+
+    def count(evaluator: Evaluator, state: Server | Update, *, classes: bool) -> Diagnosis:
+        looked.append(state)
+        return look(evaluator, state, classes=classes)
+
+    monkeypatch.setattr(Evaluator, "__call__", count)
+    list(run(small("evaluation.every=1", "evaluation.clients=true", "rounds=2", *words)))
+    assert len(looked) == 2 * 5 + more

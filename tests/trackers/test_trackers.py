@@ -1,7 +1,8 @@
 """What a tracker was told is read back by its own tools."""
 
 import json
-from collections.abc import Callable
+import struct
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,6 @@ from mlflow.tracking import MlflowClient
 from small import digest, small
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from wandb.proto import wandb_internal_pb2
-from wandb.sdk.internal.datastore import DataStore
 
 from feddecorr.errors import UserError
 from feddecorr.runs.directory import RunDirectory
@@ -40,9 +40,9 @@ def read_tensorboard(path: Path) -> Read:
     scalars = {(name, event.step): event.value for name in tags["scalars"] for event in found.Scalars(name)}
     spectra = {(name, event.step) for name in tags["histograms"] for event in found.Histograms(name)}
     texts = {name: found.Tensors(name)[0].tensor_proto.string_val[0].decode() for name in tags["tensors"]}
-    rows = [line.strip("| ").split(" | ") for line in texts["settings/text_summary"].splitlines()[2:]]
+    rows = [line.split("|")[1:3] for line in texts["settings/text_summary"].splitlines()[2:]]
     kept = {Path(line.removeprefix("- ")).name for line in texts.get("artifacts/text_summary", "").splitlines()}
-    return Read(scalars, spectra, {row[0]: row[1] for row in rows}, kept)
+    return Read(scalars, spectra, {key.strip(): value.strip() for key, value in rows}, kept)
 
 
 def read_mlflow(path: Path) -> Read:
@@ -57,22 +57,36 @@ def read_mlflow(path: Path) -> Read:
     return Read(scalars, spectra, told.params, {file.path for file in client.list_artifacts(id_) if not file.is_dir})
 
 
+def wandb_records(file: Path) -> Iterator[Any]:
+    """Yield the messages of an offline run: a log of LevelDB's format, in blocks of 32 KiB, after seven bytes."""
+    content, place, parts = file.read_bytes(), 7, b""
+    assert content.startswith(b":W&B")
+    while place + 7 <= len(content):
+        if (left := -place % 32768) and left < 7:
+            place += left  # too little for a header is filled up
+            continue
+        _, size, kind = struct.unpack_from("<IHB", content, place)
+        parts += content[place + 7 : place + 7 + size]
+        place += 7 + size
+        if kind in (1, 4):  # whole, or the last part
+            record = wandb_internal_pb2.Record()
+            record.ParseFromString(parts)
+            parts = b""
+            yield record
+
+
 def read_wandb(path: Path) -> Read:
     scalars: Values = {}
     spectra, settings, kept = set(), {}, set()
     for file in sorted(path.glob("wandb/wandb/offline-run-*/*.wandb")):
-        store = DataStore()
-        store.open_for_scan(str(file))
-        while data := store.scan_data():
-            record = wandb_internal_pb2.Record()
-            record.ParseFromString(data)
+        for record in wandb_records(file):
             step = record.history.step.num
             for item in record.history.item:
-                name, value = item.key or "/".join(item.nested_key), json.loads(item.value_json)
-                if isinstance(value, dict):
+                name, _, part = "/".join(item.nested_key or [item.key]).rpartition("/")
+                if part in ("_type", "bins", "values"):
                     spectra.add((name, step))
                 else:
-                    scalars[name, step] = value
+                    scalars[f"{name}/{part}".lstrip("/"), step] = json.loads(item.value_json)
             settings |= {item.key: str(json.loads(item.value_json)) for item in record.config.update}
             kept |= {entry.path for entry in record.request.log_artifact.artifact.manifest.contents}
             kept |= {entry.path for entry in record.artifact.manifest.contents}

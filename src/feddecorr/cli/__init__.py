@@ -16,6 +16,7 @@ from feddecorr.cli.demo import demo
 from feddecorr.cli.diagnose import diagnose
 from feddecorr.cli.export import export
 from feddecorr.cli.figure import figure
+from feddecorr.cli.flower import flower_app
 from feddecorr.cli.list import list_kinds
 from feddecorr.cli.partition import partition
 from feddecorr.cli.records import records
@@ -58,6 +59,7 @@ app.command()(convert_beta)
 app.command("list")(list_kinds)
 app.add_typer(data_app, name="data")
 app.add_typer(theory_app, name="theory")
+app.add_typer(flower_app, name="flower")
 
 
 def main() -> None:

@@ -7,6 +7,7 @@ from feddecorr.data.folder import Folder
 from feddecorr.data.hugging_face import HuggingFace
 from feddecorr.data.mnist import FashionMnist, Mnist
 from feddecorr.data.npz import Npz
+from feddecorr.data.on_nodes import OnNodes
 from feddecorr.data.synthetic import Synthetic
 from feddecorr.data.table_file import TableFile
 from feddecorr.data.tinyimagenet import TinyImageNet
@@ -27,6 +28,7 @@ DATA = Family(
         "npz": Npz,
         "hf": HuggingFace,
         "table": TableFile,
+        "nodes": OnNodes,
     },
 )
 
@@ -43,6 +45,7 @@ __all__ = [
     "Images",
     "Mnist",
     "Npz",
+    "OnNodes",
     "Own",
     "PixelSums",
     "Synthetic",

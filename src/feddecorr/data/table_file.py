@@ -81,7 +81,7 @@ class TableFile(Own):
         for name in table.columns:
             if table[name].dtype.kind not in "biuf":
                 raise UserError(f"{self.path}: the column '{name}' holds {table[name].dtype}, not numbers")
-        values: NDArray[np.float32] = table.to_numpy(dtype=np.float32)
+        values: NDArray[np.float32] = table.to_numpy(dtype=np.float32, copy=True)
         if not np.isfinite(values).all():
             row, column = np.argwhere(~np.isfinite(values))[0]
             raise UserError(f"{self.path}: '{table.columns[column]}' of row {row + 1} is missing or infinite")

@@ -21,6 +21,9 @@ RunClients = Callable[[Broadcast, Sequence[int]], Iterator[Update | Failure]]
 class Engine(Kind):
     """Who runs the clients; it knows no method, and the results do not depend on it."""
 
+    def check(self) -> None:
+        """Refuse to begin where something is missing that the engine needs."""
+
     def open(self, task: Task, shards: Shards, memories: Memories) -> AbstractContextManager[RunClients]:
         """Start what the engine needs; leaving the context ends it."""
         raise NotImplementedError

@@ -147,7 +147,9 @@ class Crew:
             yield finished.pop(client)
 
     def close(self) -> None:
-        """End all workers."""
+        """End all workers, side by side."""
+        for worker in self.workers:
+            worker.connection.close()
         for worker in self.workers:
             worker.end()
 

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from feddecorr.errors import UserError
+
 if TYPE_CHECKING:
     from feddecorr.settings.training import Training
 
@@ -20,6 +22,8 @@ MEMORY_FORMATS = {"channels_last": torch.channels_last, "contiguous": torch.cont
 
 def prepare(model: nn.Module, training: Training) -> nn.Module:
     """Make the network run as the experiment says."""
+    if training.precision == "auto":
+        raise UserError("training.precision=auto is decided when a simulated run begins: here, say fp32 or bf16")
     placed: Any = model.to(training.device)
     model = placed.to(memory_format=MEMORY_FORMATS[training.memory_format])
     if training.memory_format == "contiguous":

@@ -23,9 +23,9 @@ LEAD = (
 )
 
 
-def write_diagnosis(found: Sequence[Diagnosis], path: Path) -> None:
-    """Write the page of any number of diagnoses."""
-    write_page(path, "Has my model collapsed?", LEAD, list(_sections(found)))
+def write_diagnosis(found: Sequence[Diagnosis], path: Path, further: Sequence[Section] = ()) -> None:
+    """Write the page of any number of diagnoses, and what else there is to show."""
+    write_page(path, "Has my model collapsed?", LEAD, [*_sections(found), *further])
 
 
 def _sections(found: Sequence[Diagnosis]) -> Iterator[Section]:

@@ -69,6 +69,15 @@ def bands(lines: Mapping[str, Band], x: str, y: str, *, threshold: bool = False)
     return figure
 
 
+def bars(groups: Mapping[str, Sequence[float | None]], places: Sequence[str], x: str, y: str) -> go.Figure:
+    """Draw the groups' bars side by side at each place."""
+    figure = _figure(x, y)
+    for (name, values), colour in zip(groups.items(), colours(len(groups)), strict=True):
+        figure.add_bar(x=list(places), y=list(values), name=name, marker_color=colour)
+    figure.update_xaxes(type="category")
+    return figure
+
+
 def logarithms(values: Sequence[float], shown: int = SHOWN_VALUES) -> list[float]:
     """Return the logarithms of the first values, as far down as is drawn."""
     return [max(math.log(value), SMALLEST_LOG) if value > 0 else SMALLEST_LOG for value in values[:shown]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from feddecorr.messages import Server
 from feddecorr.rounds import Round
 from feddecorr.runs.environment import environment
 from feddecorr.runs.memories import Memories
+from feddecorr.runs.precision_probe import Choice
 from feddecorr.runs.record import Record
 from feddecorr.runs.roster_file import read_roster, write_roster
 from feddecorr.settings.experiment import Experiment
@@ -24,6 +26,7 @@ KEPT = ("shared", "memory")
 """Parts of the server, beside the model, that go to a file of their own."""
 
 ROSTER = "roster.safetensors"
+PRECISION = "precision.json"
 
 
 class RunDirectory:
@@ -110,7 +113,8 @@ class RunDirectory:
         if different := list(differences(self.experiment().identity(), experiment.identity())):
             raise UserError(
                 f"{self.path} holds another run ({', '.join(different)}): choose another --out; when a run is gone on "
-                "with, only rounds, engine, trackers, evaluation.every and evaluation.classes can be changed"
+                "with, only rounds, engine, trackers, evaluation.every, evaluation.final and evaluation.classes can be "
+                "changed"
             )
 
     def _refuse_other_data(self, federation: Federation) -> None:
@@ -131,6 +135,20 @@ class RunDirectory:
     def experiment(self) -> Experiment:
         """Return the resolved experiment."""
         return Experiment.parse(json.loads((self.path / "experiment.json").read_text()))
+
+    def settled(self, experiment: Experiment) -> Experiment:
+        """Return the experiment, with what it leaves to a trial as that came out when the run began."""
+        precision = self.experiment().training.precision if self.exists() else "auto"
+        return experiment if precision == "auto" else experiment.settled(precision)
+
+    def choose_precision(self, choice: Choice) -> None:
+        """Write down what the trial found."""
+        write_json(self.path / PRECISION, asdict(choice))
+
+    def precision(self) -> Choice | None:
+        """Return what was found by a trial when the run began; None if there was none."""
+        file = self.path / PRECISION
+        return Choice(**json.loads(file.read_text())) if file.exists() else None
 
     def environment(self) -> dict[str, Any] | None:
         """Return versions, commit and machine on which the run began; None if it never did."""
@@ -154,6 +172,10 @@ class RunDirectory:
     def rounds(self) -> list[Record]:
         """Return the records of all rounds that count."""
         return [Record.from_dict(json.loads(line)) for line in self._lines()[: self.finished_rounds()]]
+
+    def last_round(self) -> Record:
+        """Return the record of the last round that counts."""
+        return Record.from_dict(json.loads(self._lines()[self.finished_rounds() - 1]))
 
     def to_dict(self) -> dict[str, Any]:
         """Return all that is known of the run but its tensors, ready for JSON."""

@@ -60,7 +60,9 @@ class Exported:
         if not run.finished_rounds():
             raise UserError(f"{run.path} has no finished round yet: 'feddecorr resume {run.path}' goes on")
         experiment = run.experiment()
-        training = experiment.training.model_copy(update={"device": "cpu", "precision": "fp32"})
+        training = experiment.training.model_copy(
+            update={"device": "cpu", "precision": "fp32", "memory_format": "channels_last"}
+        )
         experiment = experiment.model_copy(update={"training": training})
         dataset = experiment.data.load()
         task = Task(experiment, dataset.shape, dataset.classes, dataset.mean, dataset.std)

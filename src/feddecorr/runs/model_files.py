@@ -6,24 +6,36 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from feddecorr.batchnorm import forget_statistics
 from feddecorr.collapse.diagnosis import Diagnosis
 from feddecorr.federation import Task
 from feddecorr.models.first_weights import fill
 from feddecorr.runs.evaluation import Evaluator
+from feddecorr.runs.looking import REMARKS
 from feddecorr.settings.experiment import Experiment
 from feddecorr.threads import hands
 
 
 def diagnose_stored(
-    settings: Mapping[str, Any], weights: Path | None, *, layer: str | None = None, on: str = "test"
+    settings: Mapping[str, Any],
+    weights: Path | None,
+    *,
+    layer: str | None = None,
+    on: str = "test",
+    statistics: str = "model",
 ) -> Diagnosis:
-    """Diagnose the settings' model on their data; without weights, as it is before training."""
+    """Diagnose the settings' model on their data; without weights, as it is before training.
+
+    BatchNorm's `statistics` are the `model`'s or those of each `batch` of the images.
+    """
     experiment = Experiment.parse(settings)
     dataset = experiment.data.load()
     task = Task(experiment, dataset.shape, dataset.classes, dataset.mean, dataset.std)
     model = task.build_model()
     if weights is not None:
         fill(model, weights)
-    name = "model" if weights is None else str(weights)
     images = dataset.test if on == "test" else dataset.train
+    name = ("model" if weights is None else str(weights)) + REMARKS[statistics]
+    if statistics == "batch":
+        forget_statistics(model, len(images), experiment.evaluation.batch)
     return Evaluator(task, images, hands(experiment.training.threads)).diagnose(model, name=name, layer=layer)

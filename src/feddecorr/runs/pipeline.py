@@ -10,9 +10,10 @@ from tempfile import TemporaryDirectory
 
 from feddecorr.engines.allocator import keep_freed_memory
 from feddecorr.errors import UserError
-from feddecorr.federation import Connection, Simulation
+from feddecorr.federation import Connection, Evaluating, Simulation
 from feddecorr.rounds import federate
 from feddecorr.runs.directory import RunDirectory, differences
+from feddecorr.runs.precision_probe import Choice, choose
 from feddecorr.runs.record import Record
 from feddecorr.runs.rhythm import Evaluations
 from feddecorr.settings.experiment import Experiment
@@ -36,10 +37,11 @@ def resume(out: str | Path, *, experiment: Experiment | None = None, through: Co
     """Go on with a run after any interruption; yields the records of the rounds that were missing.
 
     Another experiment may be given if it differs only in what changes no bit: `rounds` (to go further), `engine`,
-    `trackers`, `evaluation.every` and `evaluation.classes`.
+    `trackers`, `evaluation.every`, `evaluation.final` and `evaluation.classes`.
     """
     directory = RunDirectory.open(out)
     if experiment is not None:
+        experiment = directory.settled(experiment)
         directory.refuse_other(experiment)
         if experiment.rounds < directory.finished_rounds():
             raise UserError(
@@ -56,12 +58,25 @@ def ensure(experiment: Experiment, out: str | Path, *, through: Connection | Non
     return _go_on(experiment, Path(out), through)
 
 
+def _simulate(experiment: Experiment) -> tuple[Simulation, Choice | None]:
+    """Return the simulation, with a precision in place of `auto`; what is wrong with data comes up before a run is."""
+    simulation = Simulation(experiment)
+    if experiment.training.precision != "auto":
+        return simulation, None
+    choice = choose(simulation)
+    return simulation.settled(choice.precision), choice
+
+
 def _go_on(experiment: Experiment, path: Path | None, through: Connection | None) -> Records:
-    if path is not None and RunDirectory(path).is_done(experiment):
-        return
-    if experiment.trackers and path is None:
+    if path is not None:
+        experiment = RunDirectory(path).settled(experiment)
+        if RunDirectory(path).is_done(experiment):
+            return
+    elif experiment.trackers:
         raise UserError("trackers read what a run keeps: give it a directory (out=…)")
-    connection = through or Simulation(experiment)  # what is wrong with the data comes up before there is a run
+    if through is None:
+        experiment.engine.check()
+    connection, choice = (through, None) if through else _simulate(experiment)
     federation = connection.federation
     if through and (different := list(differences(federation.experiment.to_dict(), experiment.to_dict()))):
         raise UserError(f"the connection is for another experiment ({', '.join(different)}): give both the same")
@@ -69,16 +84,18 @@ def _go_on(experiment: Experiment, path: Path | None, through: Connection | None
         directory = RunDirectory(path or Path(stack.enter_context(TemporaryDirectory(prefix="feddecorr-"))))
         stack.enter_context(directory.locked())
         directory.begin(federation)
+        if choice:
+            directory.choose_precision(choice)
         done, server = directory.take_up(federation.start())
         if done >= experiment.rounds:
             return
         keep_freed_memory()
         run_clients = stack.enter_context(connection.open(directory.memories))
         track = stack.enter_context(following(directory, experiment.trackers))
-        evaluations = Evaluations(federation)
+        evaluations = Evaluations(federation, connection if isinstance(connection, Evaluating) else None)
         started = time.perf_counter()
         for now in federate(server, federation, run_clients, first=done + 1, watch=[evaluations.watch]):
-            record = Record.of(now, evaluations.after(now), time.perf_counter() - started, evaluations.local)
+            record = Record.of(now, evaluations.after(now), time.perf_counter() - started)
             directory.commit(now, record)
             track(record)
             yield record

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,10 @@ def load_runs(*sources: str | Path) -> pd.DataFrame:
     library = pandas_library()
     summaries = read_summaries([Path(source) for source in sources])
     table: pd.DataFrame = library.DataFrame([row for summary in summaries for row in _rows(summary)])
+    for name in table.columns:
+        known = table[name].dropna()
+        if known.map(lambda value: isinstance(value, str)).nunique() > 1:  # a column of a file has one type
+            table[name] = known.map(str)
     return table
 
 
@@ -62,4 +67,6 @@ def _rows(summary: Summary) -> list[dict[str, Any]]:
 
 def _cell(value: Any) -> Any:
     """Return a value that a column can hold: lists and empty tables become words."""
+    if value == "Infinity":  # as settings are written
+        return math.inf
     return value if isinstance(value, str | int | float | None) else str(value)

@@ -198,12 +198,13 @@ def _sphere(material: Material) -> Picture:
     """Make a panel for each group of runs, of the first seed's newest global model."""
     from feddecorr.report.sphere_points import sphere_points  # noqa: PLC0415
     from feddecorr.runs.directory import RunDirectory  # noqa: PLC0415 - PyTorch is loaded when it is needed
-    from feddecorr.runs.recomputing import Wanted, diagnose_run  # noqa: PLC0415
+    from feddecorr.runs.examining import examine  # noqa: PLC0415
+    from feddecorr.runs.looking import Wanted  # noqa: PLC0415
 
     panels = []
     for cell in material.cells():
         directory = material.whole(cell)
-        (found,) = diagnose_run(RunDirectory.open(directory), Wanted(), directory.name, lambda _: None)
+        (found,) = examine(RunDirectory.open(directory), Wanted(), directory.name, lambda _: None).diagnoses
         cloud = {f"class {label}": points for label, points in sphere_points(found).items()}
         panels.append(Panel(_tell(cell, material), cloud=cloud))
     return Picture("sphere", "sphere", "", ("", ""), panels)

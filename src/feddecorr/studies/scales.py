@@ -59,6 +59,14 @@ REGULARIZERS = {
     "feddecorr": "regularizers=feddecorr regularizers.feddecorr.beta=0.1 regularizers.feddecorr.normalization=released",
 }
 
+HALF = "BatchNorm's statistics are fixed after half of the rounds"
+
+
+def fixed_after(rounds: int) -> When:
+    """Say what it means at a scale that statistics are fixed."""
+    return When({"statistics": "fixed"}, f"fix_after={rounds}", HALF)
+
+
 PAPER = Scale(
     says="The paper's settings and, where its text is silent, its authors' code: the scale of FedDecorr "
     "(normalization=released), the form of MobileNetV2 (model.variant=released), and splits in which a client that "
@@ -105,6 +113,7 @@ PAPER = Scale(
             "model.projection=256",
             "MOON has a projection head on CIFAR, and FedDecorr acts on its output (authors' code)",
         ),
+        fixed_after(50),
     ),
 )
 
@@ -113,7 +122,7 @@ SMALL = Scale(
     seeds=3,
     every="clients=10 partition=dirichlet model=convnet model.widths=[16,32,64,512] training.epochs=2 "
     "training.batch=64 training.lr=0.01 training.momentum=0.9 training.weight_decay=1e-5 rounds=40 "
-    "evaluation.clients=true evaluation.every=1",
+    "evaluation.clients=last evaluation.every=1",
     data={
         "cifar10": "data=cifar10 data.train=10000 data.test=2000",
         "cifar100": "data=cifar100 data.train=10000 data.test=2000",
@@ -126,6 +135,7 @@ SMALL = Scale(
         "small resnet20": "model=resnet20",
     },
     clients={100: "clients=100 participation=0.2 rounds=80"},
+    when=(fixed_after(20),),
     grids={
         "*": {"data": ("cifar10",), "model": ("convnet",)},
         "sphere": {"model": ("small resnet20",)},
@@ -151,6 +161,8 @@ SMALL = Scale(
         "loss-scale": {"beta": (0, 0.01, 0.1, 1)},
         "norms": {},
         "averaging": {},
+        "swing": {},
+        "rivals": {},
     },
 )
 
@@ -159,13 +171,14 @@ SMOKE = Scale(
     seeds=1,
     every="data=synthetic data.train=160 data.test=60 data.classes=4 data.channels=1 data.size=8 clients=4 "
     "partition=dirichlet partition.minimum=5 model=convnet model.widths=[8,16] training.epochs=1 training.batch=16 "
-    "rounds=2 evaluation.clients=true evaluation.every=1",
+    "rounds=2 evaluation.clients=last evaluation.every=1",
     data={
         "synthetic": "",
         "digits": "data=digits data.train=160 data.test=60",
     },
     models={"narrow": "model.widths=[8,8]", "wide": "model.widths=[8,24]"},
     clients={8: "clients=8 participation=0.5"},
+    when=(fixed_after(1),),
     grids={
         "*": {"data": ("synthetic",), "model": ("convnet",), "alpha": (0.05, 0.5, "inf")},
         "sphere": {"alpha": ("inf", 0.05)},
@@ -191,6 +204,8 @@ SMOKE = Scale(
         "loss-scale": {"beta": (0, 0.1), "alpha": (0.05,)},
         "norms": {"alpha": (0.05,)},
         "averaging": {"alpha": (0.05, 0.5)},
+        "swing": {"alpha": (0.05,)},
+        "rivals": {"alpha": (0.05,)},
     },
 )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,8 @@ class Entry:
                     scalars[place + name] = float(value)
                 elif name == "singular_values":
                     spectra[place + name] = value
+        averaging = {} if record.averaging is None else asdict(record.averaging)
+        scalars |= {f"averaging/{name}": value for name, value in averaging.items() if isinstance(value, int | float)}
         scalars |= {f"terms/{name}": value for name, value in record.terms.items()}
         for client, terms in record.local_terms.items():
             scalars |= {f"clients/{client}/terms/{name}": values[-1] for name, values in terms.items()}

@@ -29,7 +29,7 @@ class WeightsAndBiases(Tracker):
 
     def settings(self, flat: Mapping[str, Any]) -> None:
         """Note them as the run's config."""
-        self._run.config.update(dict(flat))
+        self._run.config.update(dict(flat))  # type: ignore[no-untyped-call]  # it has no types
 
     def entry(self, entry: Entry) -> None:
         """Note a round as a step."""

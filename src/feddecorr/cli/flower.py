@@ -1,0 +1,80 @@
+"""Commands about federations on Flower: write an app, and run it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from feddecorr.cli.console import JsonOption, print_json, print_text, say
+from feddecorr.cli.run import Words
+from feddecorr.errors import RunError
+from feddecorr.settings.words import read_words
+
+flower_app = typer.Typer(
+    help="Deploy a federation on Flower.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the Flower app.")]
+
+
+@flower_app.command()
+def app(
+    directory: Folder,
+    words: Words = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Directory of the run, where the ServerApp is; by default below runs/.")
+    ] = None,
+    test: Annotated[
+        str, typer.Option(metavar="DATA", help="Data set on whose test images the server evaluates, if it has one.")
+    ] = "",
+    json: JsonOption = False,
+) -> None:
+    """Write a Flower app of an experiment: a pyproject.toml with our components, and nothing to install.
+
+    Each SuperNode says which client it is and where its images are:
+    flower-supernode … --node-config "client=3 data='folder:/srv/pictures'"; without data, it takes its part of
+    the experiment's data set. 'feddecorr flower run DIR' or 'flwr run DIR' starts the run, or goes on with it.
+
+    Example:  feddecorr flower app apps/a data=nodes clients=3 method=scaffold regularizers=feddecorr
+    """
+    from feddecorr.engines.engine_table import Flower  # noqa: PLC0415 - PyTorch is loaded when it is needed
+    from feddecorr.flower.app_folder import write_experiment  # noqa: PLC0415
+    from feddecorr.settings.experiment import Experiment  # noqa: PLC0415
+
+    experiment = Experiment.parse({"engine": "flower", **read_words(words or [])})
+    if not isinstance(experiment.engine, Flower):
+        experiment = experiment.model_copy(update={"engine": Flower()})
+    out = (out or Path("runs") / f"{experiment.label()}-{experiment.digest()[:16]}").absolute()
+    write_experiment(directory, experiment, out=out, test=test)
+    if json:
+        print_json({"app": str(directory), "run": str(out), "experiment": experiment.to_dict()})
+        return
+    print_text(f"{directory}: a Flower app of {experiment.clients} clients, whose run will be in {out}")
+    say(f"'feddecorr flower run {directory}' starts it, on the SuperLink of your Flower configuration.")
+
+
+@flower_app.command()
+def run(
+    directory: Folder,
+    superlink: Annotated[str | None, typer.Argument(help="Name of the SuperLink in Flower's configuration.")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Run an app as 'flwr run' does, show its log, and exit with 1 if the run fails.
+
+    Example:  feddecorr flower run apps/a lab
+    """
+    from feddecorr.flower.submitting import submit  # noqa: PLC0415 - starts processes
+
+    status = submit(directory, superlink, say)
+    if status != "finished:completed":
+        raise RunError(f"Flower says of the run: {status}")
+    if json:
+        print_json({"app": str(directory), "status": status})
+    else:
+        print_text(f"{directory}: {status}")
