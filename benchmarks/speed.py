@@ -66,13 +66,14 @@ def bare(words: list[str]) -> Iterator[int]:
     )
     parameters: list[torch.Tensor] = list(model.parameters())
     sent = [parameter.detach().clone() for parameter in parameters]
+    parts = [torch.from_numpy(part) for part in simulation.shards.parts]
     for number in range(1, experiment.rounds + 1):
         count = 0
         for client in draw_clients(simulation.federation, number):
             with torch.no_grad():
                 torch._foreach_copy_(parameters, sent)
             optimizer.state.clear()
-            indices = torch.from_numpy(simulation.shards.parts[client])
+            indices = parts[client]
             for batch in indices[torch.randperm(len(indices))].split(training.batch):
                 optimizer.zero_grad()
                 cross_entropy(model(images[batch]), labels[batch]).backward()

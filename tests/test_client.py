@@ -1,13 +1,12 @@
 from collections.abc import Mapping
 
-import numpy as np
 import pytest
 import torch
 from pydantic import PrivateAttr
 from small import small
 from torch.nn.functional import cross_entropy
 
-from feddecorr.client import Client, split_batches
+from feddecorr.client import Client
 from feddecorr.errors import RunError
 from feddecorr.federation import Simulation
 from feddecorr.messages import Broadcast
@@ -130,13 +129,6 @@ def test_a_diverging_client_is_an_error() -> None:
     simulation = Simulation(small("training.lr=1e30"))
     with pytest.raises(RunError, match=r"lower training\.lr"):
         Client(simulation.task)(first_broadcast(simulation), simulation.shards[0], {})
-
-
-@pytest.mark.parametrize(("count", "sizes"), [(10, [4, 4, 2]), (9, [4, 5]), (8, [4, 4]), (1, [1]), (5, [5])])
-def test_no_batch_of_one_unless_it_is_all_there_is(count: int, sizes: list[int]) -> None:
-    batches = split_batches(torch.arange(count), 4)
-    assert [len(batch) for batch in batches] == sizes
-    np.testing.assert_array_equal(torch.cat(batches).numpy(), np.arange(count))
 
 
 def test_frozen_parameters_stay_as_they_are() -> None:

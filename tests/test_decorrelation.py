@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from feddecorr import decorrelation
-from feddecorr.decorrelation import FedDecorrLoss, feddecorr, structured_decov
+from feddecorr.decorrelation import FedDecorrLoss, Normalization, feddecorr, structured_decov
 from feddecorr.errors import UserError
 
 torch.set_num_threads(1)  # tensors are tiny
@@ -447,3 +447,16 @@ def test_an_unknown_normalization_is_refused(make: Callable[[Any], object]) -> N
     """With those that exist."""
     with pytest.raises(UserError, match="one of paper, released, not 'none'"):
         make("none")
+
+
+@pytest.mark.parametrize("name", ["paper", "released"])
+@pytest.mark.parametrize("shape", [(4, 7), (7, 4), (1, 3), (3, 1)])
+def test_the_losses_of_several_batches_are_those_of_each(name: Normalization, shape: tuple[int, int]) -> None:
+    """With their gradients."""
+    z = torch.stack([random(*shape, seed=seed) for seed in range(3)]).requires_grad_()
+    weights = torch.tensor([1.0, -2.0, 3.0])
+    several = decorrelation.feddecorr_of_each(z, name)
+    each = torch.stack([decorrelation.feddecorr(batch, name) for batch in z])
+    torch.testing.assert_close(several, each, rtol=1e-10, atol=1e-12)
+    slopes = [torch.autograd.grad((losses * weights).sum(), z)[0] for losses in (several, each)]
+    torch.testing.assert_close(*slopes, rtol=1e-10, atol=1e-12)

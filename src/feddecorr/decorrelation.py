@@ -76,10 +76,21 @@ def feddecorr(z: Tensor, normalization: Normalization = "released") -> Tensor:
     computes: the mean square of the off-diagonal entries of (n−1)·K, divided by n. They are related by
     released = ((n−1)² / n) · (d·paper − 1) / (d−1), so one β acts about n times stronger under `released`.
     """
-    n, d = z.shape
+    return _feddecorr(z, normalization)
+
+
+def feddecorr_of_each(z: Tensor, normalization: Normalization = "released") -> Tensor:
+    """Return the FedDecorr loss of each of several batches, of shape (batches, n, d), all at once."""
+    with torch.autocast(z.device.type, enabled=False):
+        wide = z.to(torch.promote_types(z.dtype, torch.float32))
+        return _feddecorr(wide, normalization) if z.shape[1] > 1 else (wide * 0).sum((-2, -1))
+
+
+def _feddecorr(z: Tensor, normalization: Normalization) -> Tensor:
+    n, d = z.shape[-2:]
     scores = standardize(z)
     if _known(normalization) == "paper":
-        return gram(scores).square().sum() / (n * d) ** 2
+        return gram(scores).square().sum((-2, -1)) / (n * d) ** 2
     return off_diagonal(scores) * ((n - 1) ** 2 / (n**3 * d * max(d - 1, 1)))
 
 
@@ -219,7 +230,11 @@ def centre(z: Tensor) -> Tensor:
 
 
 def standardize(z: Tensor) -> Tensor:
-    """Return the z-scores of each feature over the batch, by the biased standard deviation."""
-    n = len(z)
+    """Return the z-scores of each feature over the batch, by the biased standard deviation; of several, over each."""
+    n = z.shape[-2]
+    moved = z - z[..., :1, :].detach()
+    if z.ndim > 2:
+        moved = moved.transpose(0, 1).flatten(1)  # features of another batch are other features
     # BatchNorm without its affine part and memory is just that, in one fused step.
-    return batch_norm(z - z[0].detach(), None, None, training=True, eps=EPSILON * (n - 1) / n)
+    scores = batch_norm(moved, None, None, training=True, eps=EPSILON * (n - 1) / n)
+    return scores.unflatten(1, (len(z), -1)).transpose(0, 1) if z.ndim > 2 else scores

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from feddecorr.data.dataset import Images, Standardize
+from feddecorr.grouping import Together, choose
 from feddecorr.messages import RoundInfo, Server
 from feddecorr.models.placement import prepare
 from feddecorr.partition import Parts
@@ -42,6 +44,16 @@ class Task:
     def normalize(self) -> Standardize:
         """What turns pixels into the network's input."""
         return Standardize(self.shape, self.mean, self.std)
+
+    @cached_property
+    def together(self) -> Together:
+        """How many clients train side by side; an experiment that asks for what cannot be is refused."""
+        return choose(self.experiment, self.build_model)
+
+    def groups(self, clients: Sequence[int]) -> list[Sequence[int]]:
+        """Return the clients of a round in groups that train side by side: the same, whoever runs them."""
+        size = self.together.clients
+        return [clients[start : start + size] for start in range(0, len(clients), size)]
 
     def build_model(self) -> nn.Module:
         """Return the network, ready to run, always with the same first weights."""

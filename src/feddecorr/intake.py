@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
-from feddecorr.collapse.evidence import Evidence
+from feddecorr.collapse.shared_evidence import Evidence
 from feddecorr.errors import RunError, UserError
 from feddecorr.messages import Broadcast, Failure, Update
 from feddecorr.states import State, lay_out, misfits, not_finite

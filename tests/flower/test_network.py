@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from loopback import Loopback
+from loopback import Loopback, write_node_keys
 from small import digest, small, without_time, write_settings
 
 from feddecorr.engines.engine import RunClients
@@ -90,6 +90,15 @@ def write_images(folder: Path) -> None:
         np.savez(folder / f"images{client}.npz", allow_pickle=False, **arrays)
 
 
+def test_only_nodes_come_through_the_gate(loopback: Loopback, folder: Path) -> None:
+    """On the SuperLink itself, anyone with the authority's certificate can register a key; not through the gate."""
+    write_node_keys(folder, 66)
+    assert loopback.flwr("supernode", "register", folder / "node66.pub", "gate").returncode != 0
+    closed = ["/v1/control/start-run", "/v1/runtime/pull-messages", "//v1/control/x", "/v1/fleet/../control/x", "/"]
+    assert [loopback.ask(loopback.gate, path) for path in closed] == [403] * len(closed)
+    assert loopback.flwr("supernode", "register", folder / "node66.pub", "lab").returncode == 0
+
+
 def test_a_federation_over_sockets_survives_what_can_happen(loopback: Loopback, folder: Path) -> None:
     """Its bits are those of serial; so after the ServerApp was killed, and after a node was killed and came back."""
     write_images(folder)
@@ -126,7 +135,8 @@ def test_a_federation_over_sockets_survives_what_can_happen(loopback: Loopback, 
     loopback.start_node(1, configs[1])
     last = directory.finished_rounds()
     loopback.wait_for(lambda: any(not record.missing for record in directory.rounds()[last:]))
-    loopback.close()
+    for process in loopback.descendants(loopback.superlink, "flwr-serverapp"):
+        os.kill(process.pid, signal.SIGKILL)
 
     records = directory.rounds()
     missing = {record.round: list(record.missing) for record in records}
@@ -135,6 +145,10 @@ def test_a_federation_over_sockets_survives_what_can_happen(loopback: Loopback, 
     reference = expected(missing, len(records))
     assert [compared(record) for record in records] == [compared(record) for record in reference]
     assert digest(load_tensors(out / "weights.safetensors")) == digest(reference[-1].state)
+
+    # What is done is not done again, and a run that ends well says so.
+    subprocess.run([*command, *words, "rounds=1", *test], check=True, env=loopback.environment, cwd=folder)
+    assert start_run(loopback, "last").wait(timeout=300) == 0
 
 
 def start_run(loopback: Loopback, name: str) -> subprocess.Popen[bytes]:

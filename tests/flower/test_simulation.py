@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import pytest
-from small import result, small
+from small import digest, result, small
 
 from feddecorr.engines.engine import RunClients
 from feddecorr.errors import RunError
@@ -52,6 +52,17 @@ def test_types_of_tensors_survive(session: Session, words: list[str]) -> None:
     """Counters of BatchNorm stay whole numbers, and bfloat16 stays bfloat16."""
     experiment = small("method=moon", "rounds=2", *words)
     assert result(run(experiment, through=Through(session, experiment))) == result(run(experiment))
+
+
+@pytest.mark.parametrize(
+    ("words", "megabytes"), [(["model=mobilenetv2"], 9), (["model=mlp", "model.widths=[5000,5000,16]"], 100)]
+)
+def test_large_models_go_through(session: Session, words: list[str], megabytes: int) -> None:
+    experiment = small("training.steps=1", "rounds=1", "participation=0.5", *words)
+    (found,) = run(experiment, through=Through(session, experiment))
+    (expected,) = run(experiment)
+    assert sum(tensor.nbytes for tensor in found.state.values()) > megabytes * 1e6
+    assert digest(found.state) == digest(expected.state)
 
 
 def test_a_round_that_was_not_read_to_its_end_leaves_nothing(session: Session) -> None:

@@ -19,9 +19,13 @@ Answer = Callable[[Message, Context], Message]
 class LocalGrid(Grid):
     """Nodes by their numbers, each with the configuration that its owner gave it."""
 
-    def __init__(self, configs: dict[int, dict[str, Any]]) -> None:
+    def __init__(
+        self, configs: dict[int, dict[str, Any]], *, app: Answer = app, run_config: dict[str, Any] | None = None
+    ) -> None:
         TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, 1, 1
         self.configs = dict(configs)
+        self._app = app
+        self._run_config = run_config or {}
         self.dead: set[int] = set()
         """Nodes that are listed, and do not answer."""
         self.answers: dict[int, Answer] = {}
@@ -68,8 +72,8 @@ class LocalGrid(Grid):
         node = message.metadata.dst_node_id
         if node in self.dead or node not in self.configs:
             return Message(Error(code=5, reason="Message Unavailable: the node is gone"), reply_to=message)
-        context = Context(1, node, self.configs[node], RecordDict(), {})
-        answer = self.answers.get(node, app)(message, context)
+        context = Context(1, node, self.configs[node], RecordDict(), self._run_config)
+        answer = self.answers.get(node, self._app)(message, context)
         answer.metadata.__dict__["_message_id"] = "answer"
         return _over_the_wire(answer)
 

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from ssl import create_default_context
 from typing import Any
+from urllib.error import HTTPError
 
 import psutil
 from cryptography import x509
@@ -43,7 +44,12 @@ class Loopback:
         for name in ("flwr", "logs", "cwd"):
             (folder / name).mkdir()
         write_certificates(folder)
-        config = f'[superlink.lab]\naddress = "127.0.0.1:{self.port}"\nroot-certificates = "{folder / "ca.crt"}"\n'
+        self.gate = free_port()
+        links = {"lab": self.port, "gate": self.gate}
+        config = "".join(
+            f'[superlink.{name}]\naddress = "127.0.0.1:{port}"\nroot-certificates = "{folder / "ca.crt"}"\n'
+            for name, port in links.items()
+        )
         (folder / "flwr" / "config.toml").write_text(f'[superlink]\ndefault = "lab"\n\n{config}')
         self.superlink = self.start(
             "superlink",
@@ -52,7 +58,11 @@ class Loopback:
             *("--ssl-ca-certfile", folder / "ca.crt", "--ssl-certfile", folder / "server.crt"),
             *("--ssl-keyfile", folder / "server.key", "--disable-runtime-dependency-installation"),
         )
-        self.wait_for(self.is_healthy)
+        files = ("--ca", folder / "ca.crt", "--certfile", folder / "server.crt", "--keyfile", folder / "server.key")
+        address = ("--host", "127.0.0.1", "--port", self.gate)
+        words = ("-m", "feddecorr", "flower", "gate", f"127.0.0.1:{self.port}", *files, *address)
+        self.start("gate", "python", *words)
+        self.wait_for(lambda: self.ask(self.gate, "/health") == 200)
 
     def start(self, name: str, program: str, *words: object) -> subprocess.Popen[bytes]:
         """Start one of Flower's programs; its output goes to a log of that name."""
@@ -69,28 +79,37 @@ class Loopback:
         self.processes.append(process)
         return process
 
-    def is_healthy(self) -> bool:
-        """Tell whether the SuperLink answers."""
+    def ask(self, port: int, path: str) -> int:
+        """Return what is answered there: the code of HTTP, or 0 where nobody is."""
+        context = create_default_context(cafile=str(self.folder / "ca.crt"))
+        data = None if path == "/health" else b""
         try:
-            context = create_default_context(cafile=str(self.folder / "ca.crt"))
-            with urllib.request.urlopen(f"https://127.0.0.1:{self.port}/health", timeout=5, context=context):
-                return True
+            with urllib.request.urlopen(f"https://127.0.0.1:{port}{path}", data, 60, context=context) as answer:
+                return int(answer.status)
+        except HTTPError as error:
+            return error.code
         except OSError:
-            return False
+            return 0
 
     def register(self, node: int) -> None:
         """Make the keys of a SuperNode, and let the SuperLink know the public one."""
         write_node_keys(self.folder, node)
-        command: list[str | Path] = [PROGRAMS / "flwr", "supernode", "register", self.folder / f"node{node}.pub", "lab"]
-        subprocess.run(command, env=self.environment, check=True, capture_output=True, cwd=self.folder / "cwd")
+        assert self.flwr("supernode", "register", self.folder / f"node{node}.pub", "lab").returncode == 0
+
+    def flwr(self, *words: str | Path) -> subprocess.CompletedProcess[str]:
+        """Run a command of Flower to its end."""
+        command = [PROGRAMS / "flwr", *words]
+        return subprocess.run(
+            command, env=self.environment, check=False, capture_output=True, text=True, cwd=self.folder / "cwd"
+        )
 
     def start_node(self, node: int, config: dict[str, Any]) -> subprocess.Popen[bytes]:
-        """Start a SuperNode."""
+        """Start a SuperNode, which comes through the gate."""
         settings = " ".join(f"{name}={value!r}" for name, value in config.items())
         return self.start(
             f"node{node}",
             "flower-supernode",
-            *("--superlink", f"127.0.0.1:{self.port}", "--root-certificates", self.folder / "ca.crt"),
+            *("--superlink", f"127.0.0.1:{self.gate}", "--root-certificates", self.folder / "ca.crt"),
             *("--auth-supernode-private-key", self.folder / f"node{node}.key"),
             *("--host", "127.0.0.1", "--port", free_port(), "--node-config", settings),
         )

@@ -111,6 +111,31 @@ class Drawing(Method):
         return replace(server, weights={name: weight + total for name, weight in mean.value.items()})
 
 
+class Noisy(Method):
+    """Shakes the objective in every step, by PyTorch's global generator, and that of client 1 not at all."""
+
+    def terms(self, local: Local) -> Mapping[str, Term]:
+        """Draw anew in every pass."""
+        return {} if local.client == 1 else {"noise": lambda forward: torch.rand(()) * forward.logits.square().mean()}
+
+
+class Live(Method):
+    """Looks at the network that is being trained, not at the parameters of the pass."""
+
+    def terms(self, local: Local) -> Mapping[str, Term]:
+        """Look at one of its weights."""
+        return {"look": lambda forward: 0 * forward.logits.sum() + local.trainable[0].detach().sum()}
+
+
+class Exploding(Method):
+    """Makes the objective of client 1 infinite from the second round on."""
+
+    def terms(self, local: Local) -> Mapping[str, Term]:
+        """Multiply by infinity, or by zero."""
+        factor = torch.inf if local.client == 1 and local.broadcast.round > 1 else 0.0
+        return {"blow": lambda forward: factor * forward.logits.square().sum()}
+
+
 class Told(Method):
     """Keeps what the server's hooks are told."""
 

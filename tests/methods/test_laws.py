@@ -14,9 +14,10 @@ from plain import Batch, batches, same, send
 from small import digest, result, small
 
 from feddecorr import rounds
-from feddecorr.client import METHOD, Client
+from feddecorr.client import Client
 from feddecorr.federation import Simulation
 from feddecorr.levels import capture_levels
+from feddecorr.local_training.part import METHOD
 from feddecorr.messages import Update
 from feddecorr.methods import METHODS, Local, Method
 from feddecorr.objective import Pass, combine, cross_entropy

@@ -32,10 +32,19 @@ def test_the_mean_of_the_local_models_made_again_is_the_global_model(tmp_path: P
     assert digest(after) == digest(expected)
 
 
-@pytest.mark.parametrize("method", ["fedavg", "scaffold", "moon", "fedacg"])
-def test_local_models_made_again_are_those_that_the_run_recorded(tmp_path: Path, method: str) -> None:
-    """Whatever clients remember: what the run measured on the way is found again, to the last bit."""
-    experiment = small(f"method={method}", "evaluation.clients=true", "participation=0.75")
+@pytest.mark.parametrize(
+    "words",
+    [
+        "method=fedavg",
+        "method=scaffold",
+        "method=moon",
+        "method=fedacg",
+        "method=scaffold model=mlp model.widths=[] clients=6 partition.minimum=3 training.together=2",
+    ],
+)
+def test_local_models_made_again_are_those_that_the_run_recorded(tmp_path: Path, words: str) -> None:
+    """Whatever clients remember, and beside whom they trained: what the run measured is found again, bit for bit."""
+    experiment = small(*words.split(), "evaluation.clients=true", "participation=0.75")
     *_, last = run(experiment, tmp_path / "run")
     directory = RunDirectory.open(tmp_path / "run")
     simulation = Simulation(directory.experiment())

@@ -1,11 +1,10 @@
 import pytest
-import torch
 from small import small
 
 from feddecorr.cli.demo import RUNS, SETTINGS
-from feddecorr.client import split_batches
 from feddecorr.collapse.diagnosis import Diagnosis
 from feddecorr.errors import UserError
+from feddecorr.local_training.batches import epoch_sizes
 from feddecorr.messages import Server, Update
 from feddecorr.runs.evaluation import Evaluator
 from feddecorr.runs.pipeline import run
@@ -67,8 +66,7 @@ def test_few_training_images_beside_many_to_test_are_evaluated_seldom() -> None:
 def test_forward_passes_stay_below_a_tenth_of_the_training(words: list[str], size: int) -> None:
     """Of the images that clients really see, and no evaluation less than that allows."""
     experiment, test = small("clients=6", *words), 100
-    batches = [len(batch) for batch in split_batches(torch.arange(size), experiment.training.batch)]
-    seen = sum(sum(batches[:steps]) for steps in experiment.training.steps_per_epoch(len(batches)))
+    seen = sum(map(sum, epoch_sizes(experiment.training, size)))
     drawn = round(6 * experiment.participation)
     cost = (1 + drawn * (experiment.evaluation.clients is True)) * test / (3 * drawn * seen)
     found = rhythm(experiment, 6 * size, test)

@@ -1,4 +1,4 @@
-"""Commands about federations on Flower: write an app, and run it."""
+"""Commands about federations on Flower: write an app, run it, and guard its SuperLink."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 
 from feddecorr.cli.console import JsonOption, print_json, print_text, say
 from feddecorr.cli.run import Words
-from feddecorr.errors import RunError
+from feddecorr.errors import RunError, UserError
 from feddecorr.settings.words import read_words
 
 flower_app = typer.Typer(
@@ -43,13 +43,13 @@ def app(
 
     Example:  feddecorr flower app apps/a data=nodes clients=3 method=scaffold regularizers=feddecorr
     """
-    from feddecorr.engines.engine_table import Flower  # noqa: PLC0415 - PyTorch is loaded when it is needed
+    from feddecorr.engines.engine_table import ENGINES, Flower  # noqa: PLC0415 - PyTorch is loaded when it is needed
     from feddecorr.flower.app_folder import write_experiment  # noqa: PLC0415
     from feddecorr.settings.experiment import Experiment  # noqa: PLC0415
 
-    experiment = Experiment.parse({"engine": "flower", **read_words(words or [])})
+    experiment = Experiment.parse(read_words(words or [], onto={"engine": {"name": "flower"}}))
     if not isinstance(experiment.engine, Flower):
-        experiment = experiment.model_copy(update={"engine": Flower()})
+        raise UserError(f"engine={ENGINES.name(experiment.engine)}: an app runs on Flower; leave the engine out")
     out = (out or Path("runs") / f"{experiment.label()}-{experiment.digest()[:16]}").absolute()
     write_experiment(directory, experiment, out=out, test=test)
     if json:
@@ -78,3 +78,25 @@ def run(
         print_json({"app": str(directory), "status": status})
     else:
         print_text(f"{directory}: {status}")
+
+
+@flower_app.command()
+def gate(
+    superlink: Annotated[str, typer.Argument(help="Address of the SuperLink, host:port, on the loopback.")],
+    ca: Annotated[Path, typer.Option(help="Certificate of the authority that signed the SuperLink's.")],
+    certfile: Annotated[Path, typer.Option(help="Certificate to show to SuperNodes.")],
+    keyfile: Annotated[Path, typer.Option(help="Its private key.")],
+    host: Annotated[str, typer.Option(help="Where to listen.")] = "0.0.0.0",  # noqa: S104 - it is for the outside
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Where to listen.")] = 9443,
+) -> None:
+    """Stand in front of a SuperLink: SuperNodes pass, registering keys and starting runs does not.
+
+    Example:  feddecorr flower gate 127.0.0.1:8443 --ca ca.crt --certfile server.crt --keyfile server.key
+    """
+    from feddecorr.flower.gate import stand  # noqa: PLC0415 - an extra
+
+    for file in (ca, certfile, keyfile):
+        if not file.is_file():
+            raise UserError(f"there is no file {file}")
+    say(f"SuperNodes may connect to {host}:{port}; only the Fleet API of {superlink} is open")
+    stand(superlink, authority=ca, certificate=certfile, key=keyfile, address=(host, port))

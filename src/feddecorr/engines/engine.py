@@ -5,7 +5,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from feddecorr.messages import Broadcast, Failure, Update
 from feddecorr.settings.kinds import Kind
@@ -21,6 +21,9 @@ RunClients = Callable[[Broadcast, Sequence[int]], Iterator[Update | Failure]]
 class Engine(Kind):
     """Who runs the clients; it knows no method, and the results do not depend on it."""
 
+    one_by_one: ClassVar[bool] = False
+    """Whether it plays every client by itself, where none can train beside another (`training.together`)."""
+
     def check(self) -> None:
         """Refuse to begin where something is missing that the engine needs."""
 
@@ -34,5 +37,6 @@ class Engine(Kind):
 
 
 def failure(number: int, client: int, error: Exception) -> Failure:
-    """Return what is known of an error in a client's code; to be called where it is caught."""
-    return Failure(number, client, f"{type(error).__name__}: {error}", traceback.format_exc())
+    """Return what is known of an error in a client's code."""
+    trace = "".join(traceback.format_exception(error))
+    return Failure(number, client, f"{type(error).__name__}: {error}", trace)

@@ -23,6 +23,8 @@ NEEDED = ("flwr", "ray", "psutil")
 class Flower(Engine):
     """Runs clients on Flower: on its simulation here, or deployed on its SuperNodes ('feddecorr flower app')."""
 
+    one_by_one = True
+
     workers: PositiveInt | None = Field(None, description="Ray actors; one for each core (over training.threads)")
     wait: PositiveFloat = Field(600.0, description="seconds to wait for clients whose SuperNodes are not connected")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from feddecorr.collapse.evidence import Evidence
+from feddecorr.collapse.shared_evidence import Evidence
 from feddecorr.errors import UserError
 from feddecorr.flower.exchange import Answer
 from feddecorr.messages import Failure, Update

@@ -14,7 +14,7 @@ from flwr.app import MessageType
 from flwr.serverapp import Grid
 
 from feddecorr.collapse.diagnosis import Diagnosis
-from feddecorr.collapse.evidence import Evidence
+from feddecorr.collapse.shared_evidence import Evidence
 from feddecorr.data.dataset import Dataset
 from feddecorr.engines.engine import RunClients
 from feddecorr.engines.flower_simulation import Flower

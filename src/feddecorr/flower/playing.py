@@ -8,14 +8,15 @@ from functools import lru_cache
 
 from flwr.app import Context
 
-from feddecorr.client import METHOD, Client
-from feddecorr.collapse.evidence import Evidence
+from feddecorr.client import Client
+from feddecorr.collapse.shared_evidence import Evidence
 from feddecorr.engines.allocator import keep_freed_memory
 from feddecorr.engines.engine import failure
 from feddecorr.errors import UserError
 from feddecorr.federation import Task
 from feddecorr.flower.envelope import Letter
 from feddecorr.flower.node import Node, deployed, find_node
+from feddecorr.local_training.part import METHOD
 from feddecorr.messages import Broadcast, Update
 from feddecorr.settings.experiment import Experiment
 from feddecorr.states import State, load_into

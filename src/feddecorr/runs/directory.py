@@ -92,7 +92,7 @@ class RunDirectory:
         if not self.exists() or experiment != self.experiment():
             write_json(self.path / "experiment.json", experiment.to_dict())
         if not (self.path / "environment.json").exists():
-            write_json(self.path / "environment.json", environment())
+            write_json(self.path / "environment.json", {**environment(), "together": asdict(federation.task.together)})
         if not (self.path / "federation.json").exists():
             about = {
                 "note": federation.note,
@@ -151,7 +151,7 @@ class RunDirectory:
         return Choice(**json.loads(file.read_text())) if file.exists() else None
 
     def environment(self) -> dict[str, Any] | None:
-        """Return versions, commit and machine on which the run began; None if it never did."""
+        """Return versions, commit, machine and how clients train together since it began; None if it never did."""
         file = self.path / "environment.json"
         return json.loads(file.read_text()) if file.exists() else None
 

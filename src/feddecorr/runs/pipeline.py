@@ -80,6 +80,11 @@ def _go_on(experiment: Experiment, path: Path | None, through: Connection | None
     federation = connection.federation
     if through and (different := list(differences(federation.experiment.to_dict(), experiment.to_dict()))):
         raise UserError(f"the connection is for another experiment ({', '.join(different)}): give both the same")
+    if federation.task.together.clients > 1 and (through or experiment.engine.one_by_one):
+        raise UserError(
+            f"training.together={experiment.training.together}: clients of a live connection or on Flower train one "
+            "by one, each where it is; say training.together=1"
+        )
     with ExitStack() as stack:
         directory = RunDirectory(path or Path(stack.enter_context(TemporaryDirectory(prefix="feddecorr-"))))
         stack.enter_context(directory.locked())

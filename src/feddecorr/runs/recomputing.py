@@ -73,15 +73,19 @@ class RoundState:
         return {**broadcast.weights, **broadcast.buffers}
 
     def train(self, clients: Sequence[int]) -> Iterator[Update]:
-        """Train these clients as they did in that round; nothing but their order in the round may change."""
+        """Train these clients as they did in that round, in their order, beside those who trained beside them."""
         if not clients:
             return
         server, memories = self.before()
-        method = self.simulation.task.experiment.method
+        task = self.simulation.task
+        method = task.experiment.method
         broadcast, extra = method.broadcast(self.number, server), method.expected_extra(server)
         intake = Intake(broadcast, clients, extra=extra, missing="fail", minimum=1)
+        groups = task.groups(draw_clients(self.simulation.federation, self.number))
+        beside = [client for group in groups if set(group) & set(clients) for client in group]
         with self.simulation.open(memories) as run_clients:
-            yield from intake.take(run_clients(broadcast, clients))
+            answers = run_clients(broadcast, beside)
+            yield from intake.take(answer for answer in answers if answer.client in clients)
 
 
 @contextmanager

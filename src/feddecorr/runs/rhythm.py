@@ -10,7 +10,7 @@ import torch
 
 from feddecorr.collapse.averaging import Averaging
 from feddecorr.collapse.diagnosis import Diagnosis
-from feddecorr.collapse.evidence import Evidence
+from feddecorr.collapse.shared_evidence import Evidence
 from feddecorr.federation import Evaluating, Federation
 from feddecorr.messages import Broadcast, RoundInfo, Server, Update
 from feddecorr.rounds import STATISTICS, Round

@@ -32,6 +32,11 @@ class Training(Kind):
     )
     weight_decay: float = Field(1e-5, ge=0, description="weight decay")
     clip: PositiveFloat | None = Field(None, description="greatest norm of a step's gradient; longer ones are scaled")
+    together: PositiveInt | Literal["auto"] = Field(
+        1,
+        description="clients that train side by side in one process, where their network and method can: a number, or "
+        "auto; part of the result's last bits",
+    )
     threads: Annotated[NonNegativeInt, BeforeValidator(lambda value: AUTO if value == "auto" else value)] = Field(
         1, description="threads of one client, part of the result's last bits; auto: as many as leave no core idle"
     )

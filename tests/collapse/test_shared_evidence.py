@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from feddecorr import diagnose
-from feddecorr.collapse.evidence import Evidence
+from feddecorr.collapse.shared_evidence import Evidence
 from feddecorr.errors import UserError
 
 Part = tuple[Tensor, Tensor]
