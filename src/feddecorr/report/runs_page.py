@@ -46,7 +46,8 @@ def write_report(directories: Sequence[Path], path: Path) -> None:
         if not rounds[name]:
             raise UserError(f"{run.path} has no finished round yet: 'feddecorr resume {run.path}' goes on")
     sections = [*_sections(rounds), *_labels(runs), _settings(runs)]
-    write_page(path, "Dimensional collapse, run by run", LEAD, sections)
+    switches = list(runs) if len(runs) > 1 else []
+    write_page(path, "Dimensional collapse, run by run", LEAD, sections, switches=switches)
 
 
 def name_directories(directories: Sequence[Path]) -> list[str]:
