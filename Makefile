@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help install demo test lint types tests test-deployment browser docs format bench clean
+.PHONY: help install demo test lint types tests test-deployment browser docs quotes format bench clean
 
 help:  ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -39,6 +39,9 @@ browser:  ## install Chromium, in which the tests open the report (Debian, as ro
 
 docs: install  ## the documentation's site, in build/site/html: pages, gallery and reference (a few minutes)
 	$(BIN)/python docs/site/website.py
+
+quotes: install  ## write into the pages what they quote of the recorded results
+	$(BIN)/python -m benchmarks.quotes
 
 format: install  ## rewrite the sources in the project's style
 	$(BIN)/ruff format .

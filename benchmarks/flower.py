@@ -101,10 +101,13 @@ def where_time_goes(sizes: list[float]) -> list[dict[str, Any]]:
         words = [*TWO, *model_of(size)]
         server = Simulation(Experiment.parse(read_words(words))).federation.start()
         broadcast = Broadcast.of(1, server)
-        start = time.perf_counter()
         content = to_bytes(broadcast)
-        from_bytes(Broadcast, content)
-        ours = 2 * 2 * (time.perf_counter() - start)  # there and back, for two clients
+        tries = []
+        for _ in range(5):
+            start = time.perf_counter()
+            from_bytes(Broadcast, to_bytes(broadcast))
+            tries.append(time.perf_counter() - start)
+        ours = 2 * 2 * min(tries)  # there and back, for two clients
         seconds = {}
         for engine in ("serial", "flower"):
             moments = rounds_of([*words, f"engine={engine}"])

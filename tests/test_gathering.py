@@ -7,8 +7,8 @@ import torch
 from torch.multiprocessing.spawn import spawn
 from two_processes import SIZES, examples, network, work
 
-from feddecorr.decorrelation import FedDecorrLoss
 from feddecorr.errors import UserError
+from feddecorr.loss_module import FedDecorrLoss
 
 
 def test_two_processes_have_the_loss_and_gradient_of_one_with_the_whole_batch(tmp_path: Path) -> None:
@@ -28,5 +28,5 @@ def test_without_processes_it_says_so() -> None:
 
 
 def test_the_option_is_seen() -> None:
-    assert repr(FedDecorrLoss(gather=True)) == "FedDecorrLoss(normalization='released', gather=True)"
-    assert repr(FedDecorrLoss()) == "FedDecorrLoss(normalization='released')"
+    assert repr(FedDecorrLoss(gather=True)) == "FedDecorrLoss(normalization='released', dying='ignored', gather=True)"
+    assert repr(FedDecorrLoss()) == "FedDecorrLoss(normalization='released', dying='ignored')"

@@ -10,7 +10,8 @@ from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import resume, run
 
 REFUSED = [
-    ("model=convnet model.widths=[4]", "Conv2d"),
+    ("model=resnet32 model.width=0.5", "Residual"),
+    ("model=convnet model.widths=[4] method=fedrcl", "FedRCL looks at what one client's live network makes"),
     ("method=fedsam", "FedSAM takes its gradients by itself"),
     ("method=fedsol", "FedSOL takes its gradients by itself"),
     ("training.precision=bf16", "training.precision=bf16"),
@@ -36,10 +37,23 @@ def test_under_auto_it_is_trained_one_by_one_and_the_reason_recorded(words: str,
     assert reason in environment["together"]["because"]
 
 
-def test_auto_leaves_large_steps_alone() -> None:
-    task = Simulation(small(*MLP, "model.widths=[4096]", "training.batch=64", "training.together=auto")).task
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ("model.widths=[4096] training.batch=64", "no tiny step"),
+        ("model=convnet model.widths=[16,32] data.size=32 training.batch=64", "no tiny step"),
+        ("model=convnet model.widths=[32,64,128,512] training.batch=1", "not thin"),
+    ],
+)
+def test_auto_leaves_large_steps_and_networks_alone(words: str, reason: str) -> None:
+    task = Simulation(small(*MLP, *words.split(), "training.together=auto")).task
     assert task.together.clients == 1
-    assert "no tiny step" in task.together.because
+    assert reason in task.together.because
+
+
+@pytest.mark.parametrize("model", ["convnet model.widths=[8,16,32]", "lenet"])
+def test_auto_puts_small_convolutions_side_by_side(model: str) -> None:
+    assert Simulation(small(*MLP, *f"model={model} training.together=auto".split())).task.together.clients == 2
 
 
 @pytest.mark.parametrize(("cohort", "size"), [(1, 1), (2, 1), (4, 2), (50, 25), (64, 32), (65, 17), (1000, 32)])
@@ -70,9 +84,10 @@ def test_who_trains_together_is_a_part_of_the_experiment(tmp_path: Path) -> None
         resume(tmp_path / "run", experiment=small(*MLP, "training.together=4"))
 
 
-def test_groups_change_the_last_bits_at_most() -> None:
+@pytest.mark.parametrize("model", ["model=mlp", "model=convnet model.widths=[6,8] buffers=local"])
+def test_groups_change_the_last_bits_at_most(model: str) -> None:
     """Of the terms of three rounds; bits do differ, or they would not belong to the experiment."""
-    found = [result(run(small(*MLP, f"training.together={count}"))) for count in (1, 2, 4)]
+    found = [result(run(small(*MLP, *model.split(), f"training.together={count}"))) for count in (1, 2, 4)]
     assert len({rounds[-1][1] for rounds in found}) > 1
     for rounds in found[1:]:
         for (record, _), (expected, _) in zip(rounds, found[0], strict=True):

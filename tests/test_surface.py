@@ -19,7 +19,11 @@ CODE = {
     for page in PAGES.values()
     for block in page.blocks
     if block.language == "python"
-} | {f"examples/{file.name}": file.read_text() for file in (ROOT / "examples").glob("*.py")}
+} | {
+    f"{folder}/{file.name}": file.read_text()
+    for folder in ("examples", "docs/gallery")
+    for file in (ROOT / folder).glob("*.py")
+}
 
 
 def imported(code: str) -> Iterator[str]:

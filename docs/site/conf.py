@@ -6,8 +6,11 @@ import sys
 from importlib.metadata import version as version_of
 from pathlib import Path
 
+import torch
+
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "docs" / "site"))  # our own extension
+torch.set_num_threads(1)  # the gallery's networks are small: more threads would wait for each other
 
 project = "feddecorr"
 version = release = version_of("feddecorr")
@@ -17,7 +20,7 @@ extensions = [
     "sphinx_gallery.gen_gallery",
     "reference",
 ]
-exclude_patterns = ["README.md"]  # the first page includes it
+exclude_patterns = ["README.md", "docs/gallery"]  # the first page includes the one, and of the other pages are made
 highlight_language = "text"
 smartquotes = False  # words of a command stay as they are typed
 suppress_warnings: list[str] = []  # every warning is an error
@@ -31,7 +34,7 @@ python_use_unqualified_type_names = True
 maximum_signature_line_length = 88
 
 sphinx_gallery_conf = {
-    "examples_dirs": [str(ROOT / "docs" / "gallery")],
+    "examples_dirs": ["docs/gallery"],  # a copy: files that examples write stay out of the sources
     "gallery_dirs": ["gallery"],
     "filename_pattern": r"\.py$",
     "within_subsection_order": "FileNameSortKey",
@@ -46,6 +49,8 @@ sphinx_gallery_conf = {
 html_theme = "pydata_sphinx_theme"
 html_title = "feddecorr"
 html_copy_source = False
+html_show_search_summary = False  # it would be fetched, which browsers refuse to pages from the disk
+html_context = {"default_mode": "auto"}  # light or dark as the system is
 html_theme_options = {
     "navigation_with_keys": False,
     "show_prev_next": False,

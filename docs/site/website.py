@@ -18,6 +18,9 @@ from reference import write_reference
 from sphinx.cmd.build import build_main
 
 ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT))
+from benchmarks.quotes.places import fill  # noqa: E402 - what pages quote of the benchmarks' records
+
 HERE = Path(__file__).parent
 FILES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "CITATION.cff", "LICENSE")
 FOLDERS = ("docs", "examples", "results")
@@ -32,14 +35,18 @@ def lay_out(folder: Path) -> None:
         elif old.name != "gallery":
             shutil.rmtree(old)
     for name in FOLDERS:
-        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("site", "gallery", "__pycache__"))
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("site", "__pycache__"))
     for file in (*(ROOT / name for name in FILES), *(HERE / "contents").iterdir()):
         shutil.copy2(file, folder)
+    for page in folder.rglob("*.md"):
+        page.write_text(fill(page.read_text()))
     write_reference(folder / "reference")
 
 
 def build(folder: Path, *, gallery: bool) -> int:
     """Build the site in a folder's `html`; return 0 if there was no warning and nothing is wrong with it."""
+    for old in ("html", "doctrees"):
+        shutil.rmtree(folder / old, ignore_errors=True)
     lay_out(folder / "pages")
     words = ["--conf-dir", HERE, "--doctree-dir", folder / "doctrees", "--define", f"plot_gallery={gallery}"]
     html = folder / "html"

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from feddecorr.beta import convert_beta
     from feddecorr.collapse.diagnosis import Diagnosis
     from feddecorr.collapse.passes import diagnose
-    from feddecorr.decorrelation import FedDecorrLoss
+    from feddecorr.loss_module import FedDecorrLoss
     from feddecorr.representation import capture_representations
     from feddecorr.runs.pipeline import ensure, resume, run
     from feddecorr.runs.record import Record
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "Diagnosis": "feddecorr.collapse.diagnosis",
     "Experiment": "feddecorr.settings.experiment",
-    "FedDecorrLoss": "feddecorr.decorrelation",
+    "FedDecorrLoss": "feddecorr.loss_module",
     "Record": "feddecorr.runs.record",
     "capture_representations": "feddecorr.representation",
     "convert_beta": "feddecorr.beta",

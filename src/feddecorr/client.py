@@ -11,7 +11,7 @@ from torch import Tensor
 from feddecorr.batchnorm import fix_statistics
 from feddecorr.federation import Shard, Task
 from feddecorr.local_training.alone import Alone
-from feddecorr.local_training.part import BUFFERS, ClientError, Part, section
+from feddecorr.local_training.part import ClientError, Part
 from feddecorr.local_training.side_by_side import SideBySide
 from feddecorr.messages import Broadcast, Update
 from feddecorr.methods import Trained
@@ -63,13 +63,10 @@ class Client:
     def __call__(self, broadcast: Broadcast, shard: Shard, memory: State, room: Room = NO_ROOM) -> tuple[Update, State]:
         """Train on the shard from what the server sent; return the update and what to remember."""
         experiment = self.task.experiment
-        remembered = section(memory, BUFFERS) if experiment.buffers == "local" else {}
-        _load(self.parameters, broadcast.weights, room.get("weights", {}))
-        _load(self.buffers, remembered or broadcast.buffers, room.get("buffers", {}))
         part = Part(self.task, self.model, broadcast, shard, memory)
-        self.model.train()
-        if experiment.fixes_statistics(broadcast.round):
-            fix_statistics(self.model)
+        _load(self.parameters, broadcast.weights, room.get("weights", {}))
+        _load(self.buffers, part.buffers, room.get("buffers", {}))
+        self._set_mode(broadcast.round)
         with threads(experiment.training.threads), torch.random.fork_rng(), part.stream:
             learner = Alone(part)
             with learner.watching():
@@ -94,10 +91,12 @@ class Client:
 
     def _side_by_side(self, broadcast: Broadcast, held: Sequence[tuple[Shard, State, Room]]) -> dict[int, Outcome]:
         _load(self.parameters, broadcast.weights, {})
+        self._set_mode(broadcast.round)
         parts = [Part(self.task, self.model, broadcast, shard, memory) for shard, memory, _ in held]
         rooms = {shard.client: room.get("weights", {}) for shard, _, room in held}
         kinds: dict[tuple[str, ...], list[Part]] = {}  # by the terms they have: a method may give them different ones
         for part in parts:
+            _load(self.buffers, part.buffers, {})
             with part.turn():
                 kinds.setdefault(tuple(part.terms), []).append(part)
         for parameter in self.parameters.values():  # nobody's: who looks at the live module is not to go unnoticed
@@ -108,13 +107,19 @@ class Client:
             learner = SideBySide(self.task, self.model, alike)
             amounts = self._train(learner, broadcast.round)
             for place, part in enumerate(alike):
-                trained = Trained(learner.weights(place, rooms[part.client]), {}, amounts[part.visits.steps - 1])
+                state = learner.trained(place, rooms[part.client])
+                trained = Trained(*state, amounts[part.visits.steps - 1])
                 try:
                     with part.turn():
                         outcomes[part.client] = part.finish(trained, learner.tally, place)
                 except ClientError as error:
                     outcomes[part.client] = error.error
         return outcomes
+
+    def _set_mode(self, number: int) -> None:
+        self.model.train()
+        if self.task.experiment.fixes_statistics(number):
+            fix_statistics(self.model)
 
     def _train(self, learner: Learner[Step], number: int) -> list[float]:
         """Take all local steps; return what they amount to after each."""

@@ -19,20 +19,23 @@ from collections.abc import Callable
 from typing import Concatenate, Literal, ParamSpec, get_args
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import batch_norm, pad
 
 from feddecorr.errors import UserError
-from feddecorr.gathering import gather_processes
 from feddecorr.gram import gram, off_diagonal
 
 Normalization = Literal["paper", "released"]
+Dying = Literal["ignored", "counted"]
 
 EPSILON = 1e-8
 """Added to each unbiased variance, as in the authors' code: it bounds the gradient of a feature that dies.
 
 Features with a standard deviation of 1e-4 and less fade out; to all others the scale of a feature is nothing.
 """
+
+FADED = 0.01
+"""The share of the mean variance at which a feature counts as half dead."""
 
 Options = ParamSpec("Options")
 
@@ -69,29 +72,46 @@ def loss_of_batches(
 
 
 @loss_of_batches
-def feddecorr(z: Tensor, normalization: Normalization = "released") -> Tensor:
+def feddecorr(z: Tensor, normalization: Normalization = "released", dying: Dying = "ignored") -> Tensor:
     """Return the FedDecorr loss (Shi et al., ICLR 2023).
 
     `paper` is its equation 8, ‖K‖²_F / d², with K the correlation matrix. `released` is what the authors' code
     computes: the mean square of the off-diagonal entries of (n−1)·K, divided by n. They are related by
     released = ((n−1)² / n) · (d·paper − 1) / (d−1), so one β acts about n times stronger under `released`.
+
+    As published, a feature that never varies correlates with nothing: its death lowers the loss (`ignored`). Under
+    `counted` it counts as correlated with every other, and one that fades as far as it has faded.
     """
-    return _feddecorr(z, normalization)
+    return _feddecorr(z, normalization, dying)
 
 
-def feddecorr_of_each(z: Tensor, normalization: Normalization = "released") -> Tensor:
+def feddecorr_of_each(z: Tensor, normalization: Normalization = "released", dying: Dying = "ignored") -> Tensor:
     """Return the FedDecorr loss of each of several batches, of shape (batches, n, d), all at once."""
     with torch.autocast(z.device.type, enabled=False):
         wide = z.to(torch.promote_types(z.dtype, torch.float32))
-        return _feddecorr(wide, normalization) if z.shape[1] > 1 else (wide * 0).sum((-2, -1))
+        return _feddecorr(wide, normalization, dying) if z.shape[1] > 1 else (wide * 0).sum((-2, -1))
 
 
-def _feddecorr(z: Tensor, normalization: Normalization) -> Tensor:
+def _feddecorr(z: Tensor, normalization: Normalization, dying: Dying) -> Tensor:
     n, d = z.shape[-2:]
     scores = standardize(z)
-    if _known(normalization) == "paper":
-        return gram(scores).square().sum((-2, -1)) / (n * d) ** 2
-    return off_diagonal(scores) * ((n - 1) ** 2 / (n**3 * d * max(d - 1, 1)))
+    if known_normalization(normalization) == "paper":
+        loss, unit = gram(scores).square().sum((-2, -1)) / (n * d) ** 2, (d - 1) / d
+    else:
+        loss, unit = off_diagonal(scores) * ((n - 1) ** 2 / (n**3 * d * max(d - 1, 1))), (n - 1) ** 2 / n
+    return loss if known_dying(dying) == "ignored" else loss + unit * fading(z).square().mean(-1)
+
+
+def fading(z: Tensor) -> Tensor:
+    """Return how far each feature has died: from 0, for one that varies, to 1, for one that never does.
+
+    It is s / (v + s), with v the feature's variance and s a hundredth of the mean of all variances: the scale of the
+    representations does not matter. Of several batches, of each.
+    """
+    moved = z - z[..., :1, :].detach()
+    variances = (moved - moved.mean(-2, keepdim=True)).square().mean(-2)
+    small = FADED * variances.mean(-1, keepdim=True)
+    return small / (variances + small).clamp(min=torch.finfo(z.dtype).tiny)
 
 
 @loss_of_batches
@@ -180,43 +200,18 @@ def spectral_entropy(z: Tensor) -> Tensor:
     return (seen * seen.log()).sum().to(z.dtype) + 0 * shares.detach().sum()
 
 
-class FedDecorrLoss(nn.Module):
-    """The FedDecorr loss as a module: representations of shape (n, d) in, a scalar out.
-
-    With `gather`, the batch is that of all processes of a distributed training, and the loss is the same in each.
-
-    On the CPU, representations with NaN, infinity or numbers too large to be squared are refused. Elsewhere that
-    would wait for the device in every step, and in a compiled graph it cannot be: there the loss becomes NaN.
-    """
-
-    def __init__(self, normalization: Normalization = "released", *, gather: bool = False) -> None:
-        super().__init__()
-        self.normalization = _known(normalization)
-        self.gather = gather
-
-    def forward(self, z: Tensor) -> Tensor:
-        """Return the unweighted loss."""
-        if z.device.type == "cpu" and not torch.compiler.is_compiling():
-            _refuse_infinite(z.detach())
-        return feddecorr(gather_processes(as_batch(z)) if self.gather else z, self.normalization)
-
-    def extra_repr(self) -> str:
-        """Return what `print` shows between the brackets."""
-        return f"normalization={self.normalization!r}{', gather=True' * self.gather}"
-
-
-def _refuse_infinite(z: Tensor) -> None:
-    if not math.isfinite(float(torch.linalg.vector_norm(as_batch(z)))):
-        raise UserError(
-            "the representations hold NaN, infinity or numbers too large to be squared: training has diverged "
-            "(lower the learning rate), or the model's input was broken already"
-        )
-
-
-def _known(normalization: Normalization) -> Normalization:
+def known_normalization(normalization: Normalization) -> Normalization:
+    """Return it, or refuse what is none."""
     if normalization not in get_args(Normalization):
         raise UserError(f"the normalization is one of {', '.join(get_args(Normalization))}, not {normalization!r}")
     return normalization
+
+
+def known_dying(dying: Dying) -> Dying:
+    """Return it, or refuse what is none."""
+    if dying not in get_args(Dying):
+        raise UserError(f"dying features are one of {', '.join(get_args(Dying))}, not {dying!r}")
+    return dying
 
 
 def centre(z: Tensor) -> Tensor:

@@ -48,7 +48,7 @@ class Task:
     @cached_property
     def together(self) -> Together:
         """How many clients train side by side; an experiment that asks for what cannot be is refused."""
-        return choose(self.experiment, self.build_model)
+        return choose(self.experiment, self.shape, self.build_model)
 
     def groups(self, clients: Sequence[int]) -> list[Sequence[int]]:
         """Return the clients of a round in groups that train side by side: the same, whoever runs them."""

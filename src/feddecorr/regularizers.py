@@ -8,7 +8,7 @@ from pydantic import Field, PositiveFloat, PositiveInt
 from torch import Tensor
 
 from feddecorr import contrast, decorrelation
-from feddecorr.decorrelation import Normalization
+from feddecorr.decorrelation import Dying, Normalization
 from feddecorr.objective import Pass
 from feddecorr.settings.kinds import Family, Kind
 
@@ -31,11 +31,14 @@ class FedDecorr(Regularizer):
 
     beta: float = Field(0.1, ge=0, description="weight of the term, the paper's β")
     normalization: Normalization = Field("released", description="scale: the authors' code, or the paper's formula")
+    dying: Dying = Field(
+        "ignored", description="features that die: uncorrelated, as published, or counted as correlated with all others"
+    )
 
     def __call__(self, forward: Pass) -> Tensor:
         """Return β times the loss of the batch's representations."""
         loss = decorrelation.feddecorr if forward.z.ndim == 2 else decorrelation.feddecorr_of_each
-        return self.beta * loss(forward.z, self.normalization)
+        return self.beta * loss(forward.z, self.normalization, self.dying)
 
 
 class Weighted(Regularizer):

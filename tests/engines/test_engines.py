@@ -24,6 +24,7 @@ TOGETHER = "model=mlp model.widths=[16] clients=6 partition.minimum=3 training.t
         "buffers=local",
         "method=outside:Remembering",
         TOGETHER,
+        "buffers=local training.together=2",
         f"{TOGETHER} method=scaffold regularizers=feddecorr",
     ],
 )
@@ -44,7 +45,9 @@ def bits(update: Update) -> str:
     return digest(update.weights) + digest(update.buffers)
 
 
-@pytest.mark.parametrize("words", ["", "model=mlp model.widths=[] training.together=2"])
+@pytest.mark.parametrize(
+    "words", ["", "model=mlp model.widths=[] training.together=2", "buffers=local training.together=2"]
+)
 @pytest.mark.parametrize("engine", ["serial", "pool"])
 def test_updates_can_be_kept(tmp_path: Path, engine: str, words: str) -> None:
     """A method may hold on to any of the updates while later clients train, also where others were let go."""

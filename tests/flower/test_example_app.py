@@ -12,6 +12,8 @@ import torch
 from flwr.app import Context, RecordDict
 from local_grid import LocalGrid
 
+from feddecorr.threads import threads
+
 SOURCE = Path(__file__).parents[2] / "examples" / "flower_app"
 MARK = "  # +\n"
 RUN = {"num-server-rounds": 3, "beta": 0.1}
@@ -48,7 +50,8 @@ def test_the_app_trains_and_with_the_lines_knows_its_spectrum(
     torch.manual_seed(0)
     nodes = {10 + number: {"partition-id": number, "num-partitions": 4} for number in range(4)}
     grid = LocalGrid(nodes, app=client.app, run_config=RUN)
-    server.app(grid, Context(1, 1, {}, RecordDict(), dict(RUN)))
+    with threads(1):  # which tests share with others
+        server.app(grid, Context(1, 1, {}, RecordDict(), dict(RUN)))
     printed = re.findall(r"^3 \{'accuracy': ([\d.]+)(?:, 'effective-rank': ([\d.]+))?\}", capsys.readouterr().out, re.M)
     ((accuracy, rank),) = printed
     assert float(accuracy) > 0.3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -30,15 +31,15 @@ Trained = dict[int, tuple[Update, State]]
 class Neighbours:
     """The clients of a small experiment, after a first round of plain training by which they remember something."""
 
-    def __init__(self, *words: str, wide: bool = False) -> None:
+    def __init__(self, *words: str, wide: bool = False, first: Sequence[int] = range(4)) -> None:
         self.simulation = Simulation(small(*MLP, *words))
         self._client = Client(self.simulation.task)
         method = self.simulation.task.experiment.method
         self._sent = method.broadcast(1, self.simulation.federation.start())
         if wide:
             self._widen()
-        self._memories: dict[int, State] = {client: {} for client in range(4)}
-        self._memories = {client: memory for client, (_, memory) in self.alone(range(4)).items()}
+        self._memories: dict[int, State] = defaultdict(dict)
+        self._memories |= {client: memory for client, (_, memory) in self.alone(first).items()}
         self._sent = replace(self._sent, round=2)
 
     def _widen(self) -> None:
@@ -47,6 +48,7 @@ class Neighbours:
         narrow = task.normalize
         task.__dict__["normalize"] = lambda pixels: narrow(pixels).double()
         self._client.model.double()
+        self._client.buffers = dict(self._client.model.named_buffers())  # new tensors, unlike the parameters
         self._sent = Broadcast(
             self._sent.round, _double(self._sent.weights), _double(self._sent.buffers), _double(self._sent.shared)
         )
@@ -81,7 +83,12 @@ def _gap(one: Update, memory: State, other: Update, other_memory: State) -> floa
     assert (one.client, one.examples, one.amount) == (other.client, other.examples, other.amount)
     assert one.metrics.keys() == other.metrics.keys()
     gaps = [abs(value - other.metrics[name]) for name, value in one.metrics.items()]
-    states = [(one.weights, other.weights), (one.extra, other.extra), (memory, other_memory)]
+    states = [
+        (one.weights, other.weights),
+        (one.buffers, other.buffers),
+        (one.extra, other.extra),
+        (memory, other_memory),
+    ]
     for mine, theirs in states:
         assert list(mine) == list(theirs)
         gaps += [_largest(tensor - theirs[name]) for name, tensor in mine.items()]

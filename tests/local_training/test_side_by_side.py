@@ -7,7 +7,23 @@ from feddecorr.errors import RunError
 from feddecorr.methods import METHODS, Method
 from feddecorr.regularizers import REGULARIZERS
 
+CONVNET = "data.size=8 model=convnet model.widths=[6,8] "
+LENET = "data.size=28 model=lenet "
+
 CASES = [
+    CONVNET,
+    CONVNET + "training.optimizer=adamw training.lr=0.001 data.augment=crop,flip data.channels=3",
+    CONVNET + "model.norm=group model.groups=2 training.memory_format=contiguous",
+    CONVNET + "partition=homogeneous training.clip=0.5",
+    CONVNET + "buffers=local",
+    CONVNET + "buffers=pooled",
+    CONVNET + "buffers=fixed fix_after=1 training.lr=0.001",
+    CONVNET + "method=moon",
+    CONVNET + "method=fedprox",
+    CONVNET + "method=scaffold",
+    CONVNET + "model.projection=6",
+    LENET,
+    "data.channels=2 model=beside_networks:mapped",
     "model.widths=[]",
     "model.widths=[16,12]",
     "model.projection=6",
@@ -75,6 +91,18 @@ def test_a_client_that_diverges_does_so_by_itself() -> None:
         raise_again(outcomes.pop(1))
     expected = clients.alone([0, 2, 3])
     assert gap({client: each for client, each in outcomes.items() if isinstance(each, tuple)}, expected) < 1e-12
+
+
+def test_a_client_of_one_image_fails_by_itself_where_batchnorm_has_no_variance() -> None:
+    """As it does alone; a map of one place leaves a single value for each channel."""
+    words = "data.size=2 model=convnet model.widths=[4] clients=12 data.train=16 partition=homogeneous"
+    clients = Neighbours(*words.split(), "partition.minimum=1", "training.steps=1", first=range(4))
+    assert list(clients.simulation.shards.sizes[:5]) == [2, 2, 2, 2, 1]
+    outcomes = clients.outcomes(range(5))
+    for fails in (lambda: raise_again(outcomes.pop(4)), lambda: clients.alone([4])):
+        with pytest.raises(ValueError, match=r"(?i)expected more than 1 value per channel"):
+            fails()
+    assert gap({k: each for k, each in outcomes.items() if isinstance(each, tuple)}, clients.alone(range(4))) < 1e-5
 
 
 def raise_again(outcome: object) -> None:

@@ -8,9 +8,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from feddecorr.models import MODELS, LeNet, MobileNetV2, Model, ResNet18, ResNet20, ResNet32
+from feddecorr.errors import UserError
+from feddecorr.models import MODELS, LeNet, MobileNetV2, Model, ResNet18, ResNet20, ResNet32, Transformer
 from feddecorr.models.normalized import Normalized
 from feddecorr.models.resnet import Padded
+from feddecorr.models.transformer import Patches
 from feddecorr.randomness import seeded
 from feddecorr.representation import capture_representations, find_classifier
 
@@ -24,6 +26,7 @@ WIDTHS = {
     "resnet18": 512,
     "resnet20": 64,
     "resnet32": 64,
+    "transformer": 64,
 }
 NORMALIZED = [name for name in WIDTHS if issubclass(MODELS.find(name), Normalized)]
 
@@ -158,6 +161,29 @@ def test_a_perceptron_without_hidden_layers_is_logistic_regression() -> None:
     assert torch.equal(seen.z, x.flatten(1))
     zero = model(torch.zeros_like(x))
     torch.testing.assert_close(model(3 * x) - zero, 3 * (logits - zero), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("norm", "more"), [("none", 0), ("layer", 2 * 40), ("batch", 2 * 40)])
+def test_a_perceptron_may_normalize_before_each_relu(norm: str, more: int) -> None:
+    """A scale and a shift for each hidden feature; the representation is not negative unless it is left linear."""
+    bent, straight = (build(make("mlp", widths=[24, 16], norm=norm, bend=bend), SMALL) for bend in (True, False))
+    assert parameters(bent) == parameters(straight) == (192 + 1) * 24 + (24 + 1) * 16 + (16 + 1) * 10 + more
+    for model, least in ((bent, 0.0), (straight, -torch.inf)):
+        with capture_representations(model) as seen:
+            model(images(8, SMALL))
+        assert (seen.z.min() >= 0) == (least == 0)
+
+
+def test_a_transformer_knows_where_a_patch_is_and_refuses_heads_that_do_not_fit() -> None:
+    """Patches in another order are another image; without positions they would be the same."""
+    model = build(make("transformer", patch=4), SMALL).eval()
+    x = images(2, SMALL)
+    turned = torch.cat([x[..., 4:], x[..., :4]], dim=-1)
+    assert not torch.allclose(model(x), model(turned))
+    next(each for each in model.modules() if isinstance(each, Patches)).positions.data.zero_()
+    torch.testing.assert_close(model(x), model(turned))
+    with pytest.raises(UserError, match="3 heads do not divide a width of 64"):
+        Transformer.parse({"heads": 3})
 
 
 @pytest.mark.parametrize(

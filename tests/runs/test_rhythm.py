@@ -1,8 +1,11 @@
+import warnings
+
 import pytest
 from small import small
 
 from feddecorr.cli.demo import RUNS, SETTINGS
 from feddecorr.collapse.diagnosis import Diagnosis
+from feddecorr.dying import DyingFeatures
 from feddecorr.errors import UserError
 from feddecorr.local_training.batches import epoch_sizes
 from feddecorr.messages import Server, Update
@@ -30,6 +33,33 @@ def test_clients_models_can_be_looked_at_in_the_last_round_only() -> None:
     assert [bool(record.local_models) for record in last] == [False, True]
     assert [bool(record.local_models) for record in always] == [True, True]
     assert last[-1].local_models == always[-1].local_models
+
+
+DYING = (
+    "data=digits data.train=300 data.test=100 model=mlp model.widths=[64] training.lr=0.1 training.epochs=3",
+    "regularizers=feddecorr regularizers.feddecorr.beta=1 evaluation.every=1 rounds=3",
+)
+WORDS = " ".join(DYING).split()
+
+
+def test_a_run_in_which_features_die_says_so_once() -> None:
+    """With the option that works against it, and not where that is set."""
+    with pytest.warns(DyingFeatures, match=r"0 % at the start.*regularizers\.feddecorr\.dying=counted") as told:
+        *_, last = run(small(*WORDS))
+    assert len(told) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        *_, counted = run(small(*WORDS, "regularizers.feddecorr.dying=counted"))
+    assert last.model is not None
+    assert counted.model is not None
+    assert 2 * counted.model.dead_features < last.model.dead_features
+
+
+def test_who_dies_without_feddecorr_is_not_warned_of_it() -> None:
+    """A representation that is dead from the start stays as it is."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        list(run(small(*WORDS, "regularizers=none", "training.lr=2")))
 
 
 @pytest.mark.parametrize("words", [[], ["clients=50", "participation=0.2"], ["evaluation.clients=true"]])

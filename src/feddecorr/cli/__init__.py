@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 
 import typer
 import typer.core
@@ -62,8 +63,14 @@ app.add_typer(theory_app, name="theory")
 app.add_typer(flower_app, name="flower")
 
 
+def _say_warning(message: Warning | str, *_: object) -> None:
+    """Say a warning in its own words, without the place in the code that gave it."""
+    say(f"warning: {message}")
+
+
 def main() -> None:
     """Run the command line; exit with 2 for what the user must change and with 1 for a failure."""
+    warnings.showwarning = _say_warning  # type: ignore[assignment]  # where and of which kind does not matter
     try:
         app()
     except UserError as error:

@@ -40,7 +40,7 @@ def exchange(
         replies = {reply.metadata.reply_to_message_id: reply for reply in grid.pull_messages(list(waiting))}
         for question in replies.keys() & waiting.keys():
             yield _read(waiting.pop(question), replies[question], limit)
-        if not replies:
+        if waiting:  # each look costs Flower time for all that is waited for
             time.sleep(pause)
 
 

@@ -42,6 +42,9 @@ class Part:
         self.client = shard.client
         self.visits = Visits(task, broadcast.round, shard)
         self.stream = Stream(task.experiment.seed, "client", broadcast.round, shard.client)
+        remembered = section(memory, BUFFERS) if task.experiment.buffers == "local" else {}
+        self.buffers = remembered or broadcast.buffers
+        """What the client's network begins with beside the weights sent."""
         self.local = Local(
             client=shard.client,
             broadcast=broadcast,

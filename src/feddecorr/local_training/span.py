@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from feddecorr.local_training.stacked import first_products
+from feddecorr.local_training.chain import first_products
 
 if TYPE_CHECKING:
     from feddecorr.federation import Task

@@ -2,123 +2,103 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from feddecorr.models import placement
+from feddecorr.local_training import joined_maps
+from feddecorr.local_training.chain import MAPPING, layers
 from feddecorr.representation import find_classifier
 from feddecorr.states import State
 
-ELEMENTWISE = (nn.Identity, nn.ReLU, nn.LeakyReLU, nn.ELU, nn.GELU, nn.SiLU, nn.Sigmoid, nn.Tanh, nn.Softplus)
-"""Layers that treat every number alike, whosever it is."""
-
-
-def obstacle(model: nn.Module) -> str | None:
-    """Return why networks of this kind are not stacked; None if they are.
-
-    Every layer has to treat each image by itself, so that batches of different sizes can be filled up: BatchNorm does
-    not.
-    """
-    layers = list(_layers(model))
-    obstacles = (
-        *(_layer_obstacle(layer, f"layer '{name}'" if name else "network") for name, layer in layers),
-        _order_obstacle([layer for _, layer in layers], find_classifier(model)),
-        *(f"its buffer '{name}' belongs to no layer" for name, _ in model.named_buffers()),
-        *(f"its layer '{name}' has a hook, which would not be called" for name in _hooked(model)),
-    )
-    return next(filter(None, obstacles), None)
-
-
-def _layer_obstacle(layer: nn.Module, place: str) -> str | None:
-    if type(layer) not in (nn.Linear, nn.Flatten, *ELEMENTWISE):
-        return f"its {place} is of the kind {type(layer).__name__}, and only fully connected ones are put side by side"
-    if isinstance(layer, nn.Flatten) and (layer.start_dim, layer.end_dim) != (1, -1):
-        return f"its {place} flattens some dimensions only"
-    return None
-
-
-def _order_obstacle(layers: Sequence[nn.Module], classifier: nn.Module) -> str | None:
-    if not isinstance(next((layer for layer in layers if isinstance(layer, nn.Linear | nn.Flatten)), None), nn.Flatten):
-        return "its first layer takes images that are not flattened"
-    if not isinstance(classifier, nn.Linear) or not any(layer is classifier for layer in layers):
-        return "the layer whose input is its representation is not a linear one"
-    return None
-
-
-def _hooked(model: nn.Module) -> Iterator[str]:
-    """Yield the names of layers with hooks, but for those that say how a network runs."""
-    for name, module in model.named_modules():
-        hooks = [*module._forward_hooks.values(), *module._forward_pre_hooks.values()]
-        if any(hook.__module__ != placement.__name__ for hook in hooks):
-            yield name
-
-
-def first_products(model: nn.Module) -> str | None:
-    """Return the name of the weights that are multiplied with the images themselves, and with nothing else.
-
-    None where there are none, where they are not trained, or where they are the classifier's.
-    """
-    first, *others = [layer for _, layer in _layers(model) if not isinstance(layer, nn.Flatten)]
-    if not isinstance(first, nn.Linear) or first is find_classifier(model) or not first.weight.requires_grad:
-        return None
-    if any(parameter is first.weight for layer in others for parameter in layer.parameters()):
-        return None
-    return next(name for name, parameter in model.named_parameters() if parameter is first.weight)
-
 
 class Stacked:
-    """The networks of several clients, which all begin with the weights sent.
+    """The networks of several clients, which all begin with the weights sent, each with its own buffers.
 
     Images come as (clients, n, channels, height, width), and logits leave as (clients, n, classes). The weights
     named by `elsewhere` are not held here: their products come in place of the images.
     """
 
     def __init__(
-        self, model: nn.Module, sent: Mapping[str, Tensor], clients: int, *, elsewhere: str | None = None
+        self, model: nn.Module, sent: Mapping[str, Tensor], buffers: Sequence[State], *, elsewhere: str | None = None
     ) -> None:
         self._parameters = {name: each for name, each in model.named_parameters() if name != elsewhere}
-        self._names = {id(parameter): name for name, parameter in model.named_parameters()}
+        self._names = {id(each): name for name, each in [*model.named_parameters(), *model.named_buffers()]}
         self._elsewhere = elsewhere
-        self._layers = [layer for _, layer in _layers(model)]
+        self._layers = [layer for _, layer in layers(model)]
         self._classifier = find_classifier(model)
-        self._whole = {
-            name: sent[name].to(parameter.detach()).expand(clients, *parameter.shape).clone()
-            for name, parameter in self._parameters.items()
-        }
+        clients = len(buffers)
+        self._whole = {name: _room(clients, each).copy_(sent[name]) for name, each in self._parameters.items()}
+        self._buffers = {name: _room(clients, each) for name, each in model.named_buffers()}
+        for name, whole in self._buffers.items():
+            for mine, own in zip(whole, buffers, strict=True):
+                mine.copy_(own[name])
         self.narrow(clients)
 
     def narrow(self, clients: int) -> None:
         """Go on with the first clients alone."""
+        self._clients = clients
         trained = {name: parameter.requires_grad for name, parameter in self._parameters.items()}
         self.weights = {name: whole[:clients].requires_grad_(trained[name]) for name, whole in self._whole.items()}
         self.trainable = [weight for weight in self.weights.values() if weight.requires_grad]
 
-    def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the representations and the logits."""
+    def __call__(self, x: Tensor, sizes: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """Return the representations and the logits of images, of which the first are a client's batch."""
         z = x
         for layer in self._layers:
             if layer is self._classifier:
                 z = x
-            if isinstance(layer, nn.Linear):
-                x = self._multiply(x, layer)
+            if isinstance(layer, MAPPING):
+                x = self._map(joined_maps.join(x) if x.ndim == 5 else x, layer, sizes)
+            elif isinstance(layer, nn.Flatten):
+                x = joined_maps.flatten(x, self._clients) if x.ndim == 4 else x.flatten(2)
             else:
-                x = x.flatten(2) if isinstance(layer, nn.Flatten) else layer(x)
+                x = self._multiply(x, layer) if isinstance(layer, nn.Linear) else layer(x)
         return z, x
+
+    def _map(self, x: Tensor, layer: nn.Module, sizes: Sequence[int]) -> Tensor:
+        if isinstance(layer, nn.Conv2d):
+            return joined_maps.convolve(x, layer, self.weights[self._names[id(layer.weight)]], self._of(layer.bias))
+        if isinstance(layer, nn.GroupNorm):
+            return joined_maps.normalize_groups(x, layer, self._affine(layer), self._clients)
+        if isinstance(layer, nn.BatchNorm2d):
+            mean, variance, batches = (
+                self._buffers[self._names[id(each)]][: self._clients]
+                for each in (layer.running_mean, layer.running_var, layer.num_batches_tracked)
+            )
+            batches += layer.training
+            return joined_maps.normalize_batches(x, layer, self._affine(layer), (mean, variance), sizes)
+        alike: Tensor = layer(x)
+        return alike
+
+    def _affine(self, layer: nn.GroupNorm | nn.BatchNorm2d) -> joined_maps.Affine:
+        return self._of(layer.weight), self._of(layer.bias)
 
     def _multiply(self, x: Tensor, layer: nn.Linear) -> Tensor:
         weight = self._names[id(layer.weight)]
-        bias = None if layer.bias is None else self.weights[self._names[id(layer.bias)]]
+        bias = self._of(layer.bias)
         if weight == self._elsewhere:
             return x if bias is None else x + bias.unsqueeze(1)
         product: Tensor = _Products.apply(x, self.weights[weight], bias)  # type: ignore[no-untyped-call]  # PyTorch's
         return product
 
-    def of(self, client: int) -> State:
-        """Return the weights of one client."""
-        return {name: whole[client].detach() for name, whole in self._whole.items()}
+    def _of(self, parameter: Tensor | None) -> Tensor | None:
+        return None if parameter is None else self.weights[self._names[id(parameter)]]
+
+    def of(self, client: int) -> tuple[State, State]:
+        """Return the weights and the buffers of one client."""
+        weights, buffers = (
+            {name: whole[client].detach() for name, whole in held.items()} for held in (self._whole, self._buffers)
+        )
+        return weights, buffers
+
+
+def _room(clients: int, like: Tensor) -> Tensor:
+    """Return room for a tensor of each client, each laid out like this one."""
+    shape, strides = (clients, *like.shape), (like.numel(), *like.stride())
+    return torch.empty_strided(shape, strides, dtype=like.dtype, device=like.device)
 
 
 class _Products(torch.autograd.Function):
@@ -139,13 +119,3 @@ class _Products(torch.autograd.Function):
             torch.bmm(slope.mT, x) if wanted[1] else None,
             slope.sum(1) if wanted[2] else None,
         )
-
-
-def _layers(model: nn.Module, place: str = "") -> Iterator[tuple[str, nn.Module]]:
-    """Yield the layers with their names, in the order in which they are called."""
-    if type(model) is not nn.Sequential:
-        yield place, model
-        return
-    names = model._modules  # named_children tells a layer that is called twice only once
-    for name, child in zip(names, model, strict=True):
-        yield from _layers(child, f"{place}.{name}" if place else name)

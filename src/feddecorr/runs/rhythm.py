@@ -11,8 +11,10 @@ import torch
 from feddecorr.collapse.averaging import Averaging
 from feddecorr.collapse.diagnosis import Diagnosis
 from feddecorr.collapse.shared_evidence import Evidence
+from feddecorr.dying import DyingWatch
 from feddecorr.federation import Evaluating, Federation
 from feddecorr.messages import Broadcast, RoundInfo, Server, Update
+from feddecorr.regularizers import FedDecorr
 from feddecorr.rounds import STATISTICS, Round
 from feddecorr.runs.evaluation import Evaluator
 from feddecorr.settings.experiment import Experiment
@@ -23,6 +25,8 @@ FORWARD = 3
 
 SHARE = 10
 """The training costs at least so many times as much as evaluations under `auto`."""
+
+ADVICE = "regularizers.feddecorr.dying=counted works against that."
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,7 @@ class Evaluations:
     def __init__(self, federation: Federation, elsewhere: Evaluating | None = None) -> None:
         self._local: dict[int, Diagnosis] = {}
         self._mean = Mean()
+        self._dying: DyingWatch | None = None
         self._classes = len(federation.task.classes)
         self._experiment = experiment = federation.experiment
         self._elsewhere = elsewhere
@@ -53,6 +58,9 @@ class Evaluations:
             self._evaluate = Evaluator(
                 federation.task, federation.test, experiment.engine.hands(experiment.training.threads)
             )
+            if _ignores_dying(experiment):
+                evaluate = self._evaluate
+                self._dying = DyingWatch(ADVICE, lambda: _dead(evaluate(federation.start())))
 
     def watch(self, updates: Iterable[Update], broadcast: Broadcast, info: RoundInfo) -> Iterator[Update]:  # noqa: ARG002 - only the round matters
         """Evaluate the clients' models on their way to the server: no engine knows of it."""
@@ -64,11 +72,13 @@ class Evaluations:
             yield update
 
     def after(self, now: Round) -> Evaluated:
-        """Evaluate the global model after a round, and tell all that was found out in it."""
+        """Evaluate the global model after a round, and tell all that was found out in it; warn if its features die."""
         local = dict(sorted(self._local.items()))
         if self._evaluate is None and self._elsewhere is not None and self._is_due(now.number):
             return Evaluated(self._elsewhere.evaluate(now.number, now.server), local)
         model = self._look(now.number, now.server)
+        if model and self._dying:
+            self._dying.see(_dead(model))
         return Evaluated(model, local, self._averaging(now, model))
 
     def _averaging(self, now: Round, model: Diagnosis | None) -> Averaging | None:
@@ -96,6 +106,15 @@ class Evaluations:
 
     def _is_due(self, number: int) -> bool:
         return is_due(self._experiment, number, self._every)
+
+
+def _ignores_dying(experiment: Experiment) -> bool:
+    terms = experiment.regularizers.values()
+    return any(isinstance(term, FedDecorr) and term.beta > 0 and term.dying == "ignored" for term in terms)
+
+
+def _dead(found: Diagnosis) -> float:
+    return found.dead_features / found.dimensions
 
 
 def is_due(experiment: Experiment, number: int, every: int) -> bool:

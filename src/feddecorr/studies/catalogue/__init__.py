@@ -38,5 +38,6 @@ STUDIES: dict[str, Study] = {
     "averaging": beyond.AVERAGING,
     "swing": SWING,
     "rivals": RIVALS,
+    "dying": beyond.DYING,
 }
 """In the order of the paper, and then beyond it."""

@@ -45,6 +45,49 @@ NORMS = Grid(
 """BatchNorm's statistics are averaged between clients; GroupNorm has none."""
 
 
+def living(seen: Seen) -> list[Finding]:
+    """Make a table of the features that never vary, and of what is left of the representation."""
+    rows = [
+        [
+            *map(str, cell.labels.values()),
+            cell.count,
+            cell.text(cell.sample("last", "dead_features"), 1),
+            cell.text(cell.sample("last", "dimensions"), 0).partition(" ±")[0],
+            cell.text(cell.sample("last", "effective_rank"), 1),
+            cell.text(cell.sample("last_ten"), factor=100),
+        ]
+        for cell in seen.cells
+    ]
+    labels = seen.cells[0].labels if seen.cells else ()
+    headings = [*labels, "seeds", "dead features", "of", "effective rank", "accuracy (%), mean of the last ten"]
+    return [Table("Features that never vary", headings, rows, f"Of the global model after the last round. {seen.note}")]
+
+
+DYING = Grid(
+    name="dying",
+    shows="features that FedDecorr kills, by network and remedy",
+    place="beyond the paper",
+    axes={
+        "data": ("cifar10",),
+        "method": ("fedavg",),
+        "model": (
+            "perceptron",
+            "perceptron with LayerNorm",
+            "perceptron with BatchNorm",
+            "perceptron without last ReLU",
+            "lenet",
+            "convnet",
+            "convnet with GroupNorm",
+            "transformer",
+        ),
+        "regularizer": (*BOTH, "feddecorr, dying counted", "feddecorr and variance"),
+        "alpha": (0.1,),
+    },
+    makes=(living, gains()),
+)
+"""Where nothing normalizes before the representation, a dead feature is the cheapest uncorrelated one."""
+
+
 def before_and_after(seen: Seen) -> list[Finding]:
     """Make a table of effective ranks before and after averaging, and by how much averaging changes them."""
     rows = [

@@ -91,7 +91,7 @@ RIVALS = Grid(
     name="rivals",
     shows="all methods and heads without and with FedDecorr: accuracy, ranks, neural collapse, time",
     place="beyond the paper",
-    settings="evaluation.clients=true",
+    settings="evaluation.clients=last",
     axes={
         "data": ("cifar10",),
         "method": tuple(METHODS.table),
