@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help install demo test lint types tests test-deployment docs quotes format bench clean
+.PHONY: help install demo test lint types tests test-deployment browser docs quotes format bench clean
 
 help:  ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -28,11 +28,14 @@ lint: install  ## style and common mistakes
 types: install  ## strict static types
 	$(BIN)/mypy
 
-tests: install  ## the test suite, in parallel; all but the next
+tests: install browser  ## the test suite, in parallel; all but the next
 	$(BIN)/pytest --ignore tests/flower
 
 test-deployment: install  ## federations on Flower, simulated and deployed; each file starts its processes once
 	$(BIN)/pytest --dist loadfile tests/flower
+
+browser:  ## install Chromium, in which the tests open the report (Debian, as root); nothing if it is there
+	command -v chromium || { apt-get update && apt-get install --yes --no-install-recommends chromium; }
 
 docs: install  ## the documentation's site, in build/site/html: pages, gallery and reference (a few minutes)
 	$(BIN)/python docs/site/website.py

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from feddecorr.runs.pipeline import ensure, resume, run
     from feddecorr.runs.record import Record
     from feddecorr.settings.experiment import Experiment
+    from feddecorr.studies.frames import load_runs
 
 _HOMES = {
     "Diagnosis": "feddecorr.collapse.diagnosis",
@@ -24,6 +25,7 @@ _HOMES = {
     "convert_beta": "feddecorr.beta",
     "diagnose": "feddecorr.collapse.passes",
     "ensure": "feddecorr.runs.pipeline",
+    "load_runs": "feddecorr.studies.frames",
     "resume": "feddecorr.runs.pipeline",
     "run": "feddecorr.runs.pipeline",
 }
@@ -37,6 +39,7 @@ __all__ = [
     "convert_beta",
     "diagnose",
     "ensure",
+    "load_runs",
     "resume",
     "run",
 ]

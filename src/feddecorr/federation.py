@@ -187,6 +187,7 @@ class Federation:
     def start(self) -> Server:
         """Return the server before the first round."""
         model = self.task.build_model()
+        self.experiment.model.begin(model)
         weights = {name: parameter.detach().cpu() for name, parameter in model.named_parameters()}
         buffers = {name: buffer.cpu() for name, buffer in model.named_buffers()}
         return self.experiment.method.start(Server(weights, buffers), self.info(0))

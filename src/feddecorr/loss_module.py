@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from feddecorr.decorrelation import Dying, Normalization, as_batch, feddecorr, known_dying, known_normalization
 from feddecorr.dying import DyingWatch, dead_share
 from feddecorr.errors import UserError
+from feddecorr.gathering import gather_processes
 
 EVERY = 64
 """Calls from one look at dead features to the next: a look takes in the whole batch and waits for the device."""
@@ -18,6 +19,8 @@ EVERY = 64
 class FedDecorrLoss(nn.Module):
     """The FedDecorr loss as a module: representations of shape (n, d) in, a scalar out.
 
+    With `gather`, the batch is that of all processes of a distributed training, and the loss is the same in each.
+
     On the CPU, representations with NaN, infinity or numbers too large to be squared are refused. Elsewhere that
     would wait for the device in every step, and in a compiled graph it cannot be: there the loss becomes NaN.
 
@@ -25,10 +28,13 @@ class FedDecorrLoss(nn.Module):
     more; with `dying="counted"`, which works against that, it does not. In a compiled graph it does not, either.
     """
 
-    def __init__(self, normalization: Normalization = "released", dying: Dying = "ignored") -> None:
+    def __init__(
+        self, normalization: Normalization = "released", dying: Dying = "ignored", *, gather: bool = False
+    ) -> None:
         super().__init__()
         self.normalization = known_normalization(normalization)
         self.dying = known_dying(dying)
+        self.gather = gather
         self._watch = DyingWatch('FedDecorrLoss(dying="counted") works against that.')
         self._calls = 0
         self._largest = 0
@@ -40,7 +46,7 @@ class FedDecorrLoss(nn.Module):
                 _refuse_infinite(z.detach())
             if self.training and self.dying == "ignored":
                 self._look(z.detach())
-        return feddecorr(z, self.normalization, self.dying)
+        return feddecorr(gather_processes(as_batch(z)) if self.gather else z, self.normalization, self.dying)
 
     def _look(self, z: Tensor) -> None:
         """Look at every 64th batch, of those that are not smaller than others: in a few samples much is constant."""
@@ -53,7 +59,7 @@ class FedDecorrLoss(nn.Module):
 
     def extra_repr(self) -> str:
         """Return what `print` shows between the brackets."""
-        return f"normalization={self.normalization!r}, dying={self.dying!r}"
+        return f"normalization={self.normalization!r}, dying={self.dying!r}{', gather=True' * self.gather}"
 
 
 def _refuse_infinite(z: Tensor) -> None:

@@ -15,6 +15,7 @@ from feddecorr.cli.convert_beta import convert_beta
 from feddecorr.cli.data import data_app
 from feddecorr.cli.demo import demo
 from feddecorr.cli.diagnose import diagnose
+from feddecorr.cli.export import export
 from feddecorr.cli.figure import figure
 from feddecorr.cli.flower import flower_app
 from feddecorr.cli.list import list_kinds
@@ -53,6 +54,7 @@ app.command()(sweep)
 app.command()(compare)
 app.command()(table)
 app.command()(figure)
+app.command()(export)
 app.command()(records)
 app.command()(convert_beta)
 app.command("list")(list_kinds)

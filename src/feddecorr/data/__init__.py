@@ -4,10 +4,12 @@ from feddecorr.data.cifar import Cifar10, Cifar100
 from feddecorr.data.dataset import Data, Dataset, Images, Own, PixelSums
 from feddecorr.data.digits import Digits
 from feddecorr.data.folder import Folder
+from feddecorr.data.hugging_face import HuggingFace
 from feddecorr.data.mnist import FashionMnist, Mnist
 from feddecorr.data.npz import Npz
 from feddecorr.data.on_nodes import OnNodes
 from feddecorr.data.synthetic import Synthetic
+from feddecorr.data.table_file import TableFile
 from feddecorr.data.tinyimagenet import TinyImageNet
 from feddecorr.settings.kinds import Family
 
@@ -24,6 +26,8 @@ DATA = Family(
         "fashion_mnist": FashionMnist,
         "folder": Folder,
         "npz": Npz,
+        "hf": HuggingFace,
+        "table": TableFile,
         "nodes": OnNodes,
     },
 )
@@ -37,6 +41,7 @@ __all__ = [
     "Digits",
     "FashionMnist",
     "Folder",
+    "HuggingFace",
     "Images",
     "Mnist",
     "Npz",
@@ -44,5 +49,6 @@ __all__ = [
     "Own",
     "PixelSums",
     "Synthetic",
+    "TableFile",
     "TinyImageNet",
 ]

@@ -25,6 +25,7 @@ from feddecorr.settings.words import read_list
 class Images:
     """`pixels` of shape (n, height, width, channels) in uint8, and `labels` of shape (n,) in int64.
 
+    Features that are no pixels are float32, of height and width 1, with a channel for each.
     Channels come last in memory, so that a batch is channels-last without being moved.
     """
 
@@ -63,8 +64,8 @@ class Dataset:
     @classmethod
     def of(cls, train: Images, test: Images, classes: tuple[str, ...]) -> Dataset:
         """Put a data set together; mean and standard deviation are those of the training images."""
-        sums = PixelSums.of(train.pixels)
-        return cls(train, test, classes, sums.mean, sums.std, content_digest(train, test))
+        mean, std = _constants(train.pixels)
+        return cls(train, test, classes, mean, std, content_digest(train, test))
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -79,6 +80,16 @@ class Dataset:
     @cached_property
     def _standardize(self) -> Standardize:
         return Standardize(self.shape, self.mean, self.std)
+
+
+def _constants(pixels: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return mean and standard deviation of each channel: exact of pixels, in float64 of features."""
+    if not pixels.is_floating_point():
+        sums = PixelSums.of(pixels)
+        return sums.mean, sums.std
+    features = pixels.double().flatten(0, 2)
+    deviations = features.std(0, correction=0).tolist()
+    return tuple(features.mean(0).tolist()), tuple(deviation or 1.0 for deviation in deviations)
 
 
 def content_digest(train: Images, test: Images) -> str:
@@ -168,6 +179,9 @@ Change = Literal["crop", "flip", "autoaugment"]
 
 class Data(Kind):
     """A data set that can be loaded."""
+
+    images: ClassVar[bool] = True
+    """Whether networks for images can learn it; tables of features are for `mlp`."""
 
     train: PositiveInt | None = Field(None, description="training images, drawn evenly from all classes; else all")
     test: PositiveInt | None = Field(None, description="test images, drawn evenly from all classes; else all")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from pathlib import Path
 from typing import Self
 
-from pydantic import Field, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, PositiveFloat, PositiveInt, field_validator, model_validator
 from torch import nn
 
+from feddecorr.models.first_weights import fill, read_weights, weights_digest
 from feddecorr.models.heads import TEMPERATURE, TEMPERED, Head, build_head
 from feddecorr.settings.kinds import Kind
 
@@ -31,6 +33,16 @@ class Model(Kind):
         None, description=f"by which logits of the heads {' and '.join(TEMPERED)} are divided; there {TEMPERATURE}"
     )
 
+    weights: Path | None = Field(
+        None, description="file of the first weights, all of them (safetensors or torch.save); by default drawn"
+    )
+    sha256: str = Field("", description="digest of these weights; filled in when a run begins")
+
+    @field_validator("weights")
+    @classmethod
+    def _resolve(cls, path: Path | None) -> Path | None:
+        return path and path.expanduser().absolute()  # a run may be resumed from elsewhere
+
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
         if self.temperature is not None and self.head not in TEMPERED:
@@ -41,6 +53,17 @@ class Model(Kind):
         """Return a fresh network for images of (channels, height, width), initialised at random."""
         features, width = self.features(shape)
         return nn.Sequential(OrderedDict(features=features, **self.layers_after(width, classes)))
+
+    def begin(self, network: nn.Module) -> None:
+        """Give the network its first weights, if they come from a file; they are the server's alone to give."""
+        if self.weights is not None:
+            fill(network, self.weights, sha256=self.sha256)
+
+    def pinned(self) -> Self:
+        """Return the same with the digest of what lies in the file of weights now."""
+        if self.weights is None or self.sha256:
+            return self
+        return self.model_copy(update={"sha256": weights_digest(read_weights(self.weights))})
 
     def features(self, shape: Shape) -> tuple[nn.Module, int]:
         """Return the layers from images to vectors, and the vectors' width d."""

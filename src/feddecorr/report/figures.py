@@ -123,11 +123,13 @@ def _figure(x: str, y: str) -> go.Figure:
     figure.update_layout(
         template="plotly_white",
         height=420,
-        margin={"l": 60, "r": 20, "t": 20, "b": 50},
-        legend={"orientation": "h", "y": 1.12},
+        margin={"l": 60, "r": 20, "t": 30, "b": 50},
+        legend={"orientation": "h", "y": -0.2, "yanchor": "top"},  # above, it would lie under the toolbar
         xaxis_title=x,
         yaxis_title=y,
         showlegend=True,
+        hovermode="x",
+        hoverdistance=-1,  # the nearest values, however few there are
     )
     return figure
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from feddecorr.collapse.diagnosis import Diagnosis
 from feddecorr.errors import UserError
@@ -13,6 +12,7 @@ from feddecorr.report import figures
 from feddecorr.report.page import Section, write_page
 from feddecorr.runs.directory import ROSTER, RunDirectory
 from feddecorr.runs.record import Record
+from feddecorr.settings.words import flatten
 
 Rounds = Mapping[str, Sequence[Record]]
 """The records of each run."""
@@ -46,7 +46,8 @@ def write_report(directories: Sequence[Path], path: Path) -> None:
         if not rounds[name]:
             raise UserError(f"{run.path} has no finished round yet: 'feddecorr resume {run.path}' goes on")
     sections = [*_sections(rounds), *_labels(runs), _settings(runs)]
-    write_page(path, "Dimensional collapse, run by run", LEAD, sections)
+    switches = list(runs) if len(runs) > 1 else []
+    write_page(path, "Dimensional collapse, run by run", LEAD, sections, switches=switches)
 
 
 def name_directories(directories: Sequence[Path]) -> list[str]:
@@ -152,16 +153,9 @@ def _labels(runs: Mapping[str, RunDirectory]) -> Iterator[Section]:
 
 
 def _settings(runs: Mapping[str, RunDirectory]) -> Section:
-    flat = {name: _flatten(run.experiment().to_dict()) for name, run in runs.items()}
+    flat = {name: flatten(run.experiment().to_dict()) for name, run in runs.items()}
     keys = dict.fromkeys(key for settings in flat.values() for key in settings)
     rows = [[key, *(str(settings.get(key, UNKNOWN)) for settings in flat.values())] for key in keys]
     rows.sort(key=lambda row: len(set(row[1:])) == 1)  # what differs first
     text = "The resolved experiments; settings that differ come first."
     return Section("Settings", text, headings=["setting", *runs], rows=rows)
-
-
-def _flatten(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in settings.items():
-        flat |= _flatten(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
-    return flat

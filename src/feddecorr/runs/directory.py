@@ -113,7 +113,8 @@ class RunDirectory:
         if different := list(differences(self.experiment().identity(), experiment.identity())):
             raise UserError(
                 f"{self.path} holds another run ({', '.join(different)}): choose another --out; when a run is gone on "
-                "with, only rounds, engine, evaluation.every, evaluation.final and evaluation.classes can be changed"
+                "with, only rounds, engine, trackers, evaluation.every, evaluation.final and evaluation.classes can be "
+                "changed"
             )
 
     def _refuse_other_data(self, federation: Federation) -> None:

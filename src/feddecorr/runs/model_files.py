@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
-from safetensors import SafetensorError
-from torch import Tensor, nn
-
 from feddecorr.batchnorm import forget_statistics
 from feddecorr.collapse.diagnosis import Diagnosis
-from feddecorr.errors import UserError
 from feddecorr.federation import Task
-from feddecorr.files import load_tensors
+from feddecorr.models.first_weights import fill
 from feddecorr.runs.evaluation import Evaluator
 from feddecorr.runs.looking import REMARKS
 from feddecorr.settings.experiment import Experiment
-from feddecorr.states import State, misfits
 from feddecorr.threads import hands
 
 
@@ -46,30 +39,3 @@ def diagnose_stored(
     if statistics == "batch":
         forget_statistics(model, len(images), experiment.evaluation.batch)
     return Evaluator(task, images, hands(experiment.training.threads)).diagnose(model, name=name, layer=layer)
-
-
-def fill(model: nn.Module, path: Path) -> None:
-    """Load weights, all of them; say which do not fit."""
-    state = read_weights(path)
-    if problems := misfits(state, model.state_dict()):
-        raise UserError(f"{path} does not fit the model ({'; '.join(problems)})")
-    model.load_state_dict(state)
-
-
-def read_weights(path: Path) -> State:
-    """Return the tensors of a safetensors file or of one that `torch.save` wrote; no code in it is run."""
-    if not path.is_file():
-        raise UserError(f"there is no file {path}")
-    try:
-        found = (
-            load_tensors(path)
-            if path.suffix == ".safetensors"
-            else torch.load(path, map_location="cpu", weights_only=True)
-        )
-    except (OSError, RuntimeError, ValueError, EOFError, pickle.UnpicklingError, SafetensorError) as error:
-        raise UserError(f"{path} holds no weights that can be read: {str(error).splitlines()[0]}") from error
-    if isinstance(found, Mapping) and isinstance(found.get("state_dict"), Mapping):
-        found = found["state_dict"]
-    if not isinstance(found, Mapping) or not all(isinstance(tensor, Tensor) for tensor in found.values()):
-        raise UserError(f"{path} holds no table of tensors by name: save model.state_dict()")
-    return dict(found)

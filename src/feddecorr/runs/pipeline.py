@@ -17,6 +17,7 @@ from feddecorr.runs.precision_probe import Choice, choose
 from feddecorr.runs.record import Record
 from feddecorr.runs.rhythm import Evaluations
 from feddecorr.settings.experiment import Experiment
+from feddecorr.trackers.follower import following
 
 Records = Generator[Record, None, None]
 """The rounds of a run as they are done; closing it ends the run there, and what is done is kept."""
@@ -36,7 +37,7 @@ def resume(out: str | Path, *, experiment: Experiment | None = None, through: Co
     """Go on with a run after any interruption; yields the records of the rounds that were missing.
 
     Another experiment may be given if it differs only in what changes no bit: `rounds` (to go further), `engine`,
-    `evaluation.every`, `evaluation.final` and `evaluation.classes`.
+    `trackers`, `evaluation.every`, `evaluation.final` and `evaluation.classes`.
     """
     directory = RunDirectory.open(out)
     if experiment is not None:
@@ -71,6 +72,8 @@ def _go_on(experiment: Experiment, path: Path | None, through: Connection | None
         experiment = RunDirectory(path).settled(experiment)
         if RunDirectory(path).is_done(experiment):
             return
+    elif experiment.trackers:
+        raise UserError("trackers read what a run keeps: give it a directory (out=…)")
     if through is None:
         experiment.engine.check()
     connection, choice = (through, None) if through else _simulate(experiment)
@@ -93,10 +96,12 @@ def _go_on(experiment: Experiment, path: Path | None, through: Connection | None
             return
         keep_freed_memory()
         run_clients = stack.enter_context(connection.open(directory.memories))
+        track = stack.enter_context(following(directory, experiment.trackers))
         evaluations = Evaluations(federation, connection if isinstance(connection, Evaluating) else None)
         started = time.perf_counter()
         for now in federate(server, federation, run_clients, first=done + 1, watch=[evaluations.watch]):
             record = Record.of(now, evaluations.after(now), time.perf_counter() - started)
             directory.commit(now, record)
+            track(record)
             yield record
             started = time.perf_counter()

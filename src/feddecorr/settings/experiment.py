@@ -13,12 +13,13 @@ from pydantic import BeforeValidator, Field, PlainSerializer, PositiveInt, model
 from feddecorr.data import DATA, Data, Digits
 from feddecorr.engines.engine_table import ENGINES, Engine, Serial
 from feddecorr.methods import METHODS, FedAvg, Method
-from feddecorr.models import MODELS, ConvNet, Model
+from feddecorr.models import MLP, MODELS, ConvNet, Custom, Model
 from feddecorr.partition import PARTITIONS, Dirichlet, Partition
 from feddecorr.regularizers import REGULARIZERS, Regularizer
 from feddecorr.settings.kinds import Family, Kind
 from feddecorr.settings.training import AUTO, Evaluation, Training
 from feddecorr.settings.words import read_list
+from feddecorr.trackers import TrackerName
 from feddecorr.transforms import TRANSFORMS, Transform
 
 FAMILIES: dict[str, Family[Any]] = {
@@ -93,6 +94,9 @@ class Experiment(Kind):
     minimum_clients: PositiveInt = Field(1, description="updates that a round needs at least, under missing=continue")
     evaluation: Evaluation = Evaluation()
     engine: Annotated[Engine, *ENGINES.field()] = Field(Serial(), description="who runs the clients")
+    trackers: Annotated[tuple[TrackerName, ...], BeforeValidator(read_list)] = Field(
+        (), description="who follows the run while it goes on: none or any of tensorboard,wandb,mlflow"
+    )
     seed: int = Field(0, description="of the split, the first weights, the batches and the draw of clients")
 
     @property
@@ -115,6 +119,9 @@ class Experiment(Kind):
 
     @model_validator(mode="after")
     def _fit_together(self) -> Experiment:
+        if not self.data.images and not isinstance(self.model, MLP | Custom):
+            name = MODELS.name(self.model)
+            raise ValueError(f"{name} is for images: tables of features are for model=mlp or a network of your own")
         if self.method.needs_sgd and self.training.optimizer != "sgd":
             name = METHODS.name(self.method)
             raise ValueError(
@@ -132,8 +139,11 @@ class Experiment(Kind):
         return self.fix_after is not None and number > self.fix_after
 
     def pinned(self, sha256: str | None = None) -> Experiment:
-        """Return the experiment with data of one's own pinned by their digest, which is made unless it is given."""
-        return self.model_copy(update={"data": self.data.pinned(sha256)})
+        """Return the experiment with data and weights of one's own pinned by their digests.
+
+        That of the data is made unless it is given.
+        """
+        return self.model_copy(update={"data": self.data.pinned(sha256), "model": self.model.pinned()})
 
     def settled(self, precision: Literal["fp32", "bf16"]) -> Experiment:
         """Return the experiment with a precision in place of `auto`; any other stays as it is said."""
@@ -144,17 +154,23 @@ class Experiment(Kind):
     def identity(self) -> dict[str, Any]:
         """Return all that decides the bits of a run.
 
-        That is everything but who runs the clients, for how many rounds, and how often models are evaluated. Data
-        and splits of one's own that are pinned by their content are the same wherever they lie.
+        That is everything but who runs the clients, for how many rounds, how often models are evaluated, and who
+        follows the run. Data, splits and weights of one's own that are pinned by their content are the same wherever
+        they lie.
         """
         settings = self.to_dict()
-        for name in ("engine", "rounds"):
+        for name in ("engine", "rounds", "trackers"):
             del settings[name]
         for name in ("every", "final", "classes"):
             del settings["evaluation"][name]
         for table in (settings["data"], settings["partition"]):
             if table.get("sha256"):
                 del table["path"]
+        model = settings["model"]
+        if self.model.sha256 or self.model.weights is None:
+            del model["weights"]
+        if self.model.weights is None:
+            del model["sha256"]
         return settings
 
     def digest(self) -> str:

@@ -58,6 +58,17 @@ def read_list(value: Any) -> list[Any]:
     return list(value) if isinstance(value, Iterable) else [value]
 
 
+def flatten(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return the settings with dotted keys, without tables in tables; an empty table is a value."""
+    flat: dict[str, Any] = {}
+    for key, value in settings.items():
+        if isinstance(value, Mapping) and value:
+            flat |= flatten(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
+
+
 def _value(text: str) -> Any:
     try:
         return tomllib.loads(f"value = {text}")["value"]

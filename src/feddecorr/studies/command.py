@@ -11,7 +11,7 @@ from feddecorr.settings.experiment import FAMILIES, Experiment
 from feddecorr.settings.kinds import Kind
 from feddecorr.settings.words import read_words
 
-SILENT = ("engine",)
+SILENT = ("engine", "trackers")
 """Settings that change nothing of the result."""
 
 

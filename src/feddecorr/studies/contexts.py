@@ -4,26 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
+from feddecorr.settings.words import flatten
 from feddecorr.studies.summary import Summary
 
 Context = tuple[tuple[str, str], ...]
 """Settings with dotted keys and their values as text; runs with the same context can be compared."""
 
-NO_MATTER = ("engine", "seed", "evaluation.clients", "evaluation.epochs", "evaluation.batch")
+NO_MATTER = ("engine", "trackers", "seed", "evaluation.clients", "evaluation.epochs", "evaluation.batch")
 """Settings in which comparable runs may differ: who computes, the seed, and what else is looked at."""
-
-
-def flatten(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return the settings with dotted keys, without tables in tables; an empty table is a value."""
-    flat: dict[str, Any] = {}
-    for key, value in settings.items():
-        if isinstance(value, Mapping) and value:
-            flat |= flatten(value, f"{prefix}{key}.")
-        else:
-            flat[f"{prefix}{key}"] = value
-    return flat
 
 
 def covers(name: str, key: str) -> bool:

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from feddecorr.errors import UserError
+from feddecorr.settings.words import flatten
 from feddecorr.studies.cells import Cell
-from feddecorr.studies.contexts import Context, by_seed, context, covers, differing, flatten
+from feddecorr.studies.contexts import Context, by_seed, context, covers, differing
 from feddecorr.studies.study import Label
 from feddecorr.studies.summary import Summary
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from feddecorr.errors import UserError
-from feddecorr.studies.contexts import Context, by_seed, chosen, context, covers, differing, flatten, is_finished
+from feddecorr.settings.words import flatten
+from feddecorr.studies.contexts import Context, by_seed, chosen, context, covers, differing, is_finished
 from feddecorr.studies.sample import CONFIDENCE, Sample
 from feddecorr.studies.summary import STATISTICS, Summary
 

@@ -12,10 +12,9 @@ from pydantic import Field, PositiveInt, ValidationError
 from feddecorr.errors import UserError, nearest
 from feddecorr.settings.experiment import FAMILIES, Experiment
 from feddecorr.settings.kinds import Kind, explain
-from feddecorr.settings.words import SEVERAL, read_words
+from feddecorr.settings.words import SEVERAL, flatten, read_words
 from feddecorr.studies.command import text, words
 from feddecorr.studies.conditions import Condition
-from feddecorr.studies.contexts import flatten
 from feddecorr.studies.study import Arm, Finding, Labels, Result, Study
 from feddecorr.studies.sweep_findings import sweep_findings
 

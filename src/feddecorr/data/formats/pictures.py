@@ -23,11 +23,16 @@ def decode(name: str, content: bytes, *, size: int | None = None, grey: bool = F
     try:
         with warnings.catch_warnings(), Image.open(BytesIO(content)) as picture:
             warnings.simplefilter("error", Image.DecompressionBombWarning)
-            plain = picture.convert("L" if grey else "RGB")
-            if size is not None and plain.size != (size, size):
-                plain = plain.resize((size, size), Image.Resampling.BILINEAR)
+            return to_array(picture, size=size, grey=grey)
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise UserError(f"{name}: no picture, or cut off ({len(content):,} bytes): {error}") from error
+
+
+def to_array(picture: Image.Image, *, size: int | None = None, grey: bool = False) -> NDArray[np.uint8]:
+    """Return the values of an open picture, as `decode` does."""
+    plain = picture.convert("L" if grey else "RGB")
+    if size is not None and plain.size != (size, size):
+        plain = plain.resize((size, size), Image.Resampling.BILINEAR)
     values = np.asarray(plain)
     return values[:, :, np.newaxis] if grey else values
 

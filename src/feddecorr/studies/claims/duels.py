@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from feddecorr.settings.words import flatten
 from feddecorr.studies.claims.rules import FEWEST_SEEDS
-from feddecorr.studies.contexts import Context, context, flatten, is_finished
+from feddecorr.studies.contexts import Context, context, is_finished
 from feddecorr.studies.sample import Sample
 from feddecorr.studies.summary import STATISTICS, Summary
 

@@ -1,0 +1,35 @@
+"""Tables of pandas: the one place where that library is loaded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from feddecorr.errors import UserError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def pandas_library() -> Any:
+    """Return the library, or say how to get it."""
+    try:
+        import pandas as pd  # noqa: PLC0415 - an extra, loaded when it is needed
+    except ImportError as error:
+        raise UserError("tables are read and made by pandas: pip install 'feddecorr[tables]'") from error
+    return pd
+
+
+def read_table(path: Path) -> pd.DataFrame:
+    """Return the table of a csv or parquet file."""
+    library = pandas_library()
+    read = {".csv": library.read_csv, ".parquet": library.read_parquet}.get(path.suffix.lower())
+    if read is None:
+        raise UserError(f"{path}: a table is a .csv or .parquet file")
+    if not path.is_file():
+        raise UserError(f"there is no file {path}")
+    try:
+        table: pd.DataFrame = read(path)
+    except Exception as error:  # whatever the readers raise on a damaged file
+        raise UserError(f"{path} is no table that can be read: {error}") from error
+    return table

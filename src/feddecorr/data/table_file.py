@@ -1,0 +1,96 @@
+"""Features of the user's own, in a table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import Field, field_validator
+
+from feddecorr.data.dataset import Change, Dataset, Images, Own, split_off_test
+from feddecorr.data.formats.pandas_tables import read_table
+from feddecorr.errors import UserError, nearest
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+LABELS = ("label", "class", "target", "y")
+
+
+class TableFile(Own):
+    """Features of your own in a csv or parquet file: data=table:PATH model=mlp.
+
+    A row is an example. One column holds the labels, numbers or words; all others are features and hold numbers. Each
+    feature is standardized by its own mean and deviation over the training examples. With `split`, that column says
+    'train' or 'test' of each row; without, every fifth row of a class is a test example.
+    """
+
+    images: ClassVar[bool] = False
+
+    path: Path = Field(description="the file")
+    label: str | None = Field(
+        None, description=f"the column of labels; by default the first that there is of {', '.join(LABELS)}"
+    )
+    split: str | None = Field(None, description="the column that says 'train' or 'test'; by default there is none")
+
+    @field_validator("augment")
+    @classmethod
+    def _leave_alone(cls, augment: tuple[Change, ...]) -> tuple[Change, ...]:
+        if augment:
+            raise ValueError("augmentation changes images: a table of features has none")
+        return augment
+
+    def read(self) -> Dataset:
+        """Return features as images of one pixel, with a channel for each."""
+        table = read_table(self.path)
+        label = self._column(self.label, LABELS, table)
+        words = table.pop(label).astype(str).tolist()
+        names = sorted(set(words), key=lambda name: (0, float(name), "") if _is_number(name) else (1, 0.0, name))
+        numbers = {name: number for number, name in enumerate(names)}
+        y = torch.tensor([numbers[word] for word in words])
+        out = self._test_rows(table, y)
+        x = torch.from_numpy(self._features(table)[:, np.newaxis, np.newaxis, :])
+        return Dataset.of(Images(x[~out], y[~out]), Images(x[out], y[out]), tuple(names))
+
+    def _column(self, asked: str | None, known: tuple[str, ...], table: pd.DataFrame) -> str:
+        names = [str(name) for name in table.columns]
+        found = next((name for name in ((asked,) if asked else known) if name in names), None)
+        if found is None:
+            wanted = f"'{asked}'" if asked else " or ".join(known)
+            raise UserError(f"{self.path}: no column {wanted}: {nearest(asked or known[0], names)}")
+        return found
+
+    def _test_rows(self, table: pd.DataFrame, labels: torch.Tensor) -> torch.Tensor:
+        if self.split is None:
+            out = split_off_test(labels)
+        else:
+            said = table.pop(self._column(self.split, (), table)).astype(str)
+            if other := sorted(set(said) - {"train", "test"}):
+                raise UserError(f"{self.path}: {self.split} is 'train' or 'test', not '{other[0]}'")
+            out = torch.from_numpy((said == "test").to_numpy(copy=True))
+        if not bool(out.any()) or bool(out.all()):
+            raise UserError(f"{self.path}: there are no {'training' if bool(out.all()) else 'test'} examples")
+        return out
+
+    def _features(self, table: pd.DataFrame) -> NDArray[np.float32]:
+        if not len(table.columns):
+            raise UserError(f"{self.path}: no column is left for features")
+        for name in table.columns:
+            if table[name].dtype.kind not in "biuf":
+                raise UserError(f"{self.path}: the column '{name}' holds {table[name].dtype}, not numbers")
+        values: NDArray[np.float32] = table.to_numpy(dtype=np.float32, copy=True)
+        if not np.isfinite(values).all():
+            row, column = np.argwhere(~np.isfinite(values))[0]
+            raise UserError(f"{self.path}: '{table.columns[column]}' of row {row + 1} is missing or infinite")
+        return values
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,70 @@
+from pathlib import Path
+
+import datasets
+import numpy as np
+import pytest
+from PIL import Image
+from small import small
+
+from feddecorr.data import HuggingFace
+from feddecorr.errors import UserError
+from feddecorr.runs.pipeline import run
+
+PIXELS = np.random.default_rng(0).integers(0, 256, (20, 8, 8, 3)).astype(np.uint8)
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FEDDECORR_DATA", str(tmp_path / "cache"))
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "hf")
+
+
+def made(count: int = 20, mode: str = "RGB") -> datasets.Dataset:
+    features = datasets.Features({"img": datasets.Image(), "kind": datasets.ClassLabel(names=["cat", "dog"])})
+    pictures = [Image.fromarray(pixels).convert(mode) for pixels in PIXELS[:count]]
+    return datasets.Dataset.from_dict({"img": pictures, "kind": [place % 2 for place in range(count)]}, features)
+
+
+def test_a_saved_set_with_splits_is_read_by_what_its_columns_are(tmp_path: Path) -> None:
+    datasets.DatasetDict(train=made(), test=made(6)).save_to_disk(str(tmp_path / "set"))
+    dataset = HuggingFace(path=tmp_path / "set").load()
+    np.testing.assert_array_equal(dataset.train.pixels.numpy(), PIXELS)
+    assert dataset.test.labels.tolist() == [0, 1, 0, 1, 0, 1]
+    assert dataset.classes == ("cat", "dog")
+
+
+def test_without_a_test_split_every_fifth_of_a_class_is_one(tmp_path: Path) -> None:
+    made().save_to_disk(str(tmp_path / "set"))
+    dataset = HuggingFace(path=tmp_path / "set").load()
+    assert (len(dataset.train), len(dataset.test)) == (16, 4)
+
+
+def test_grey_pictures_have_one_channel_and_sizes_can_be_changed(tmp_path: Path) -> None:
+    made(mode="L").save_to_disk(str(tmp_path / "set"))
+    assert HuggingFace(path=tmp_path / "set", size=4).load().shape == (1, 4, 4)
+
+
+def test_a_folder_that_the_library_reads_is_taken(tmp_path: Path) -> None:
+    (tmp_path / "set").mkdir()
+    made().to_parquet(str(tmp_path / "set" / "train.parquet"))
+    dataset = HuggingFace(path=tmp_path / "set").load()
+    assert len(dataset.train) == 16
+
+
+def test_a_federation_learns_it(tmp_path: Path) -> None:
+    made().save_to_disk(str(tmp_path / "set"))
+    words = (f"data=hf:{tmp_path / 'set'}", "clients=2", "partition.minimum=2", "rounds=1")
+    (record,) = run(small(*words), tmp_path / "run")
+    assert record.accuracy is not None
+
+
+def test_what_is_not_there_is_told(tmp_path: Path) -> None:
+    made().save_to_disk(str(tmp_path / "set"))
+    with pytest.raises(UserError, match="no column 'image': did you mean 'img'"):
+        HuggingFace(path=tmp_path / "set", image="image").load()
+    with pytest.raises(UserError, match="is no data set that is there"):
+        HuggingFace(path=Path("nobody/nothing-of-the-kind")).load()
+    plain = datasets.Dataset.from_dict({"a": [1, 2], "label": [0, 1]})
+    plain.save_to_disk(str(tmp_path / "plain"))
+    with pytest.raises(UserError, match=r"0 columns hold images; name one by data\.image"):
+        HuggingFace(path=tmp_path / "plain").load()

@@ -1,0 +1,97 @@
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from small import small
+
+from feddecorr.data import TableFile
+from feddecorr.errors import UserError
+from feddecorr.runs.pipeline import run
+
+ROWS = 40
+
+
+def table() -> pd.DataFrame:
+    """Return two features of very different scale, and labels that follow from the first."""
+    stream = np.random.default_rng(0)
+    large, small_ = 1000 + 50 * stream.normal(size=ROWS), stream.normal(size=ROWS) / 100
+    return pd.DataFrame({"large": large, "small": small_, "label": np.where(large > 1000, "yes", "no")})
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    table().to_csv(tmp_path / "a.csv", index=False)
+    return tmp_path / "a.csv"
+
+
+def test_features_are_standardized_one_by_one(path: Path) -> None:
+    dataset = TableFile(path=path).load()
+    assert dataset.shape == (2, 1, 1)
+    assert dataset.classes == ("no", "yes")
+    floats = dataset.normalize(dataset.train.pixels)[:, :, 0, 0]
+    torch.testing.assert_close(floats.mean(0), torch.zeros(2), atol=1e-4, rtol=0)
+    torch.testing.assert_close(floats.std(0, correction=0), torch.ones(2), atol=1e-4, rtol=0)
+
+
+def test_csv_and_parquet_are_the_same_data(path: Path, tmp_path: Path) -> None:
+    pd.read_csv(path).to_parquet(tmp_path / "a.parquet")
+    assert TableFile(path=tmp_path / "a.parquet").load().sha256 == TableFile(path=path).load().sha256
+
+
+def test_a_column_says_what_is_for_testing(tmp_path: Path) -> None:
+    rows = table().assign(part=["test" if place < 7 else "train" for place in range(ROWS)], kind=range(ROWS))
+    rows.to_csv(tmp_path / "a.csv", index=False)
+    dataset = TableFile(path=tmp_path / "a.csv", split="part", label="kind").load
+    with pytest.raises(UserError, match="column 'label' holds"):
+        dataset()
+    found = TableFile(path=tmp_path / "a.csv", split="part").load()
+    assert (len(found.train), len(found.test)) == (33, 7)
+
+
+def test_classes_that_are_numbers_are_in_their_order(tmp_path: Path) -> None:
+    table().assign(label=[10, 9, 2, 1] * 10).to_csv(tmp_path / "a.csv", index=False)
+    assert TableFile(path=tmp_path / "a.csv").load().classes == ("1", "2", "9", "10")
+
+
+def test_a_federation_learns_a_table(path: Path) -> None:
+    words = (f"data=table:{path}", "model=mlp", "model.widths=[16]", "clients=2", "partition.minimum=2", "rounds=5")
+    *_, last = run(small(*words, "training.lr=0.1", "regularizers=feddecorr"))
+    assert last.accuracy is not None
+    assert last.accuracy > 0.7
+
+
+def test_networks_for_images_and_augmentation_are_refused(path: Path) -> None:
+    with pytest.raises(UserError, match="convnet is for images: tables of features are for model=mlp"):
+        small(f"data=table:{path}")
+    with pytest.raises(UserError, match="a table of features has none"):
+        small(f"data=table:{path}", "model=mlp", "data.augment=flip")
+
+
+def test_what_cannot_be_read_is_told(path: Path, tmp_path: Path) -> None:
+    wrong = {
+        "a word": table().assign(large="many"),
+        "a gap": table().assign(large=[None, *range(ROWS - 1)]),
+        "no label": table().drop(columns="label"),
+        "no feature": table()[["label"]],
+    }
+    reasons = {
+        "a word": "'large' holds",
+        "a gap": "'large' of row 1 is missing",
+        "no label": "no column label or class",
+        "no feature": "no column is left",
+    }
+    for name, rows in wrong.items():
+        rows.to_csv(tmp_path / "wrong.csv", index=False)
+        with pytest.raises(UserError, match=reasons[name]):
+            TableFile(path=tmp_path / "wrong.csv").load()
+    with pytest.raises(UserError, match=r"a table is a \.csv or \.parquet file"):
+        TableFile(path=tmp_path / "a.xlsx").load()
+    with pytest.raises(UserError, match="there is no file"):
+        TableFile(path=tmp_path / "none.csv").load()
+    (tmp_path / "bad.parquet").write_bytes(b"nothing")
+    with pytest.raises(UserError, match="is no table that can be read"):
+        TableFile(path=tmp_path / "bad.parquet").load()
+    with pytest.raises(UserError, match="is 'train' or 'test', not 'no'"):
+        TableFile(path=path, split="label", label="small").load()

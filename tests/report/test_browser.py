@@ -1,0 +1,112 @@
+"""The report in a real browser, from the disk and with the network off."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+from small import small
+
+from feddecorr.report import write_report
+from feddecorr.runs.pipeline import run
+
+PHONE = {"width": 390, "height": 800}
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Start the system's Chromium; `make browser` installs it."""
+    program = shutil.which("chromium")
+    assert program, "there is no chromium: 'make browser' installs it"
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs")
+    for name, words in {"plain": [], "with<b>": ["regularizers=feddecorr"]}.items():
+        list(run(small("rounds=2", *words), folder / name))
+    write_report([folder / "plain", folder / "with<b>"], folder / "report.html")
+    return folder / "report.html"
+
+
+@pytest.fixture
+def opened(browser: Browser, report: Path, request: pytest.FixtureRequest) -> Iterator[Page]:
+    """Open the report without a network; whatever the console says of errors fails the test."""
+    context = browser.new_context(**getattr(request, "param", {}), offline=True)
+    page = context.new_page()
+    page.set_default_timeout(180_000)  # on a machine that has other things to do
+    wrong: list[str] = []
+    page.on("console", lambda message: wrong.append(message.text) if message.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.goto(report.as_uri())
+    page.wait_for_function("document.querySelectorAll('.main-svg').length > 0")
+    yield page
+    assert wrong == []
+    context.close()
+
+
+def test_every_figure_is_drawn(opened: Page) -> None:
+    figures = opened.locator(".plotly-graph-div")
+    assert figures.count() >= 5
+    for figure in figures.all():
+        assert figure.locator(".trace, .hm").count() > 0
+
+
+def test_a_run_is_switched_off_in_all_figures_at_once_by_the_keyboard(opened: Page) -> None:
+    lines = "[...document.querySelectorAll('.scatterlayer .trace')].length"
+    before = opened.evaluate(lines)
+    box = opened.get_by_label("with<b>")
+    box.focus()
+    opened.keyboard.press("Space")
+    shown = "(name, on) => figures.every(f => f.data.every(t => t.name !== name || (t.visible !== false) === on))"
+    assert opened.evaluate(f"({shown})('with<b>', false)")
+    assert opened.evaluate(f"({shown})('plain', true)")
+    assert opened.evaluate(lines) < before
+    opened.keyboard.press("Space")
+    assert opened.evaluate(lines) == before
+
+
+def test_hovering_shows_values(opened: Page) -> None:
+    plot = opened.locator(".plotly-graph-div").nth(1).locator(".nsewdrag")
+    plot.scroll_into_view_if_needed()
+    box = plot.bounding_box()
+    assert box is not None
+    for share in (0.4, 0.5, 0.6):
+        opened.mouse.move(box["x"] + share * box["width"], box["y"] + share * box["height"])
+        opened.wait_for_timeout(200)
+    assert opened.locator(".hoverlayer").nth(1).locator("text").count() > 0
+
+
+@pytest.mark.parametrize("opened", [{"viewport": PHONE}], indirect=True)
+def test_at_the_width_of_a_phone_nothing_is_cut_off(opened: Page) -> None:
+    """The page does not scroll sideways: wide tables do so by themselves."""
+    assert opened.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+    for figure in opened.locator(".plotly-graph-div").all():
+        box = figure.bounding_box()
+        assert box is not None
+        assert box["x"] + box["width"] <= PHONE["width"]
+
+
+def _brightness(page: Page) -> tuple[float, float]:
+    colours = page.evaluate(
+        "[getComputedStyle(document.body).backgroundColor, getComputedStyle(document.querySelector('.xtitle')).fill]"
+    )
+    paper, ink = (sum(map(float, colour.strip("rgb()").split(","))) / 3 for colour in colours)
+    return paper, ink
+
+
+@pytest.mark.parametrize("opened", [{"color_scheme": "dark"}], indirect=True)
+def test_it_is_dark_when_the_system_is_and_follows_when_that_changes(opened: Page) -> None:
+    paper, ink = _brightness(opened)
+    assert paper < 60
+    assert ink > 180
+    opened.emulate_media(color_scheme="light")
+    opened.wait_for_timeout(300)
+    paper, ink = _brightness(opened)
+    assert paper > 180
+    assert ink < 60
