@@ -69,7 +69,7 @@ def wandb_records(file: Path) -> Iterator[Any]:
         parts += content[place + 7 : place + 7 + size]
         place += 7 + size
         if kind in (1, 4):  # whole, or the last part
-            record = wandb_internal_pb2.Record()
+            record = wandb_internal_pb2.Record()  # type: ignore[attr-defined]  # made when it is imported
             record.ParseFromString(parts)
             parts = b""
             yield record
@@ -77,7 +77,9 @@ def wandb_records(file: Path) -> Iterator[Any]:
 
 def read_wandb(path: Path) -> Read:
     scalars: Values = {}
-    spectra, settings, kept = set(), {}, set()
+    spectra: set[tuple[str, int]] = set()
+    settings: dict[str, str] = {}
+    kept: set[str] = set()
     for file in sorted(path.glob("wandb/wandb/offline-run-*/*.wandb")):
         for record in wandb_records(file):
             step = record.history.step.num
