@@ -19,6 +19,8 @@ from feddecorr.models.placement import prepare
 from feddecorr.partition import Parts
 from feddecorr.partition.label_counts import LabelCounts
 from feddecorr.randomness import seeded
+from feddecorr.settings.trust import Trust
+from feddecorr.states import state_dict_names
 
 if TYPE_CHECKING:
     from feddecorr.engines.engine import RunClients
@@ -63,13 +65,13 @@ class Task:
         }
 
     @classmethod
-    def from_dict(cls, document: dict[str, Any]) -> Task:
-        """Return the task that `to_dict` wrote down."""
+    def from_dict(cls, document: dict[str, Any], *, trust: bool = False) -> Task:
+        """Return the task that `to_dict` wrote down; who trusts its sender lets it name code that is not ours."""
         from feddecorr.settings.experiment import Experiment  # noqa: PLC0415 - experiments hold engines, which hold tasks
 
         channels, height, width = document["shape"]
         return cls(
-            Experiment.parse(document["experiment"]),
+            Experiment.parse(document["experiment"], Trust(files=trust)),
             (channels, height, width),
             tuple(document["classes"]),
             tuple(document["mean"]),
@@ -172,10 +174,14 @@ class Federation:
 
     def start(self) -> Server:
         """Return the server before the first round."""
+        return self.begin()[0]
+
+    def begin(self) -> tuple[Server, dict[str, str]]:
+        """Return the server before the first round, and the names of its tensors in the network's `state_dict`."""
         model = self.task.build_model()
         weights = {name: parameter.detach().cpu() for name, parameter in model.named_parameters()}
         buffers = {name: buffer.cpu() for name, buffer in model.named_buffers()}
-        return self.experiment.method.start(Server(weights, buffers), self.info(0))
+        return self.experiment.method.start(Server(weights, buffers), self.info(0)), state_dict_names(model)
 
 
 class Connection(Protocol):

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import sys
+from importlib.metadata import version
+from typing import Annotated
 
 import typer
 import typer.core
 
 from feddecorr.cli.claims import claims
 from feddecorr.cli.compare import compare
-from feddecorr.cli.console import say
+from feddecorr.cli.console import print_text
 from feddecorr.cli.data import data_app
 from feddecorr.cli.demo import demo
 from feddecorr.cli.diagnose import diagnose
+from feddecorr.cli.failing import told_failures
 from feddecorr.cli.list import list_kinds
 from feddecorr.cli.partition import partition
 from feddecorr.cli.records import records
@@ -23,7 +25,6 @@ from feddecorr.cli.run import run
 from feddecorr.cli.show import show
 from feddecorr.cli.sweep import sweep
 from feddecorr.cli.theory import theory_app
-from feddecorr.errors import RunError, UserError
 
 typer.core.HAS_RICH = False  # help is plain text; otherwise it has backslashes before its brackets
 
@@ -34,7 +35,27 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    suggest_commands=False,  # the library below it does so already
 )
+
+
+def tell_version(wanted: bool) -> None:
+    """Print the version and end."""
+    if wanted:
+        print_text(f"feddecorr {version('feddecorr')}")
+        raise typer.Exit
+
+
+@app.callback()
+def every_command(
+    _: Annotated[
+        bool, typer.Option("--version", callback=tell_version, is_eager=True, help="Print the version and end.")
+    ] = False,
+) -> None:
+    """See and cure dimensional collapse in heterogeneous federated learning."""
+
+
 app.command()(demo)
 app.command()(run)
 app.command()(resume)
@@ -54,16 +75,5 @@ app.add_typer(theory_app, name="theory")
 
 def main() -> None:
     """Run the command line; exit with 2 for what the user must change and with 1 for a failure."""
-    try:
+    with told_failures():
         app()
-    except UserError as error:
-        say(f"error: {error}")
-        sys.exit(2)
-    except RunError as error:
-        if error.__cause__ is not None:
-            say(str(error.__cause__))
-        say(f"error: {error}")
-        sys.exit(1)
-    except KeyboardInterrupt:
-        say("interrupted")
-        sys.exit(130)

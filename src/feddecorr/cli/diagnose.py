@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from feddecorr.cli.console import JsonOption, number, print_json, print_table, print_text, say
+from feddecorr.cli.console import JsonOption, TrustOption, number, print_json, print_table, print_text, say
 from feddecorr.errors import UserError
-from feddecorr.settings.words import read_list, read_words
+from feddecorr.settings.trust import Trust
+from feddecorr.settings.words import read_list, read_words, said
 
 if TYPE_CHECKING:
     from feddecorr.collapse.diagnosis import Diagnosis
@@ -49,6 +50,7 @@ def diagnose(  # noqa: PLR0913, PLR0917 - one parameter for each option of the c
     clients: Annotated[str | None, typer.Option(help="Of runs: local models, too: 'all' or '0,3'.")] = None,
     on: Annotated[str, typer.Option(help="Which images: 'test' or 'train'.")] = "test",
     picture: Annotated[Path, typer.Option(help="HTML file to draw the spectra in.")] = Path("diagnosis.html"),
+    trust: TrustOption = False,
     json: JsonOption = False,
 ) -> None:
     """Has my model collapsed? In numbers, in words and in a picture; any number of models side by side.
@@ -83,12 +85,13 @@ def diagnose(  # noqa: PLR0913, PLR0917 - one parameter for each option of the c
         raise UserError("--clients and --round choose models of a run: name its directory")
     found: list[Diagnosis] = []
     if directories:
-        found += _runs(directories, _wanted(round, clients, on))
+        found += _runs(directories, _wanted(round, clients, on), Trust(files=trust))
     if features:
         found += _features(features, labels or [])
     if model is not None:
         settings |= {"model": _named(settings, "model", model), **_data(settings, data)}
-        found += _models(settings, weights, layer, on)
+        spoken = said(words or []) | {model, str(data)}
+        found += _models(settings, Trust(spoken, files=trust), weights, layer=layer, on=on)
     _tell(found, picture, json=json)
 
 
@@ -117,14 +120,15 @@ def _wanted(round: str, clients: str | None, on: str) -> Wanted:  # noqa: A002 -
     return Wanted(None if round == "last" else int(round), clients is not None, chosen, on)
 
 
-def _runs(directories: Sequence[Path], wanted: Wanted) -> Iterator[Diagnosis]:
+def _runs(directories: Sequence[Path], wanted: Wanted, trust: Trust) -> Iterator[Diagnosis]:
     from feddecorr.report.runs_page import name_directories  # noqa: PLC0415
     from feddecorr.runs.directory import RunDirectory  # noqa: PLC0415
     from feddecorr.runs.recomputing import describe, diagnose_run  # noqa: PLC0415 - PyTorch is loaded when it is needed
 
     runs = [RunDirectory.open(directory) for directory in directories]
     for name, run in zip(name_directories(directories), runs, strict=True):
-        yield from diagnose_run(run, wanted, name if len(runs) == 1 else f"{name} ({describe(run)})", say)
+        title = name if len(runs) == 1 else f"{name} ({describe(run)})"
+        yield from diagnose_run(run, wanted, title, say, trust=trust)
 
 
 def _features(files: Sequence[Path], labels: Sequence[Path]) -> Iterator[Diagnosis]:
@@ -141,13 +145,15 @@ def _features(files: Sequence[Path], labels: Sequence[Path]) -> Iterator[Diagnos
 
 
 def _models(
-    settings: dict[str, Any], weights: Sequence[Path] | None, layer: str | None, on: str
+    settings: dict[str, Any], trust: Trust, weights: Sequence[Path] | None, *, layer: str | None, on: str
 ) -> Iterator[Diagnosis]:
-    from feddecorr.runs.model_files import diagnose_stored  # noqa: PLC0415 - PyTorch is loaded when it is needed
+    from feddecorr.runs.model_files import diagnose_stored  # noqa: PLC0415
+    from feddecorr.settings.experiment import Experiment  # noqa: PLC0415 - PyTorch is loaded when it is needed
 
+    experiment = Experiment.parse(settings, trust)
     files: list[Path | None] = [*weights] if weights else [None]
     for file in files:
-        yield diagnose_stored(settings, file, layer=layer, on=on)
+        yield diagnose_stored(experiment, file, layer=layer, on=on)
 
 
 def _tell(found: Sequence[Diagnosis], picture: Path, *, json: bool) -> None:
@@ -169,6 +175,6 @@ def _tell(found: Sequence[Diagnosis], picture: Path, *, json: bool) -> None:
         lines = [[each.name, *(number(getattr(each, name), 3) for name in known.values())] for each in found]
         print_table(["model", *known], lines)
     print_text("")
-    for said in answers:
-        print_text("\n".join(said))
+    for sentences in answers:
+        print_text("\n".join(sentences))
     say(f"picture: {picture.resolve()}")

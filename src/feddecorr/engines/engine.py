@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
+from feddecorr.errors import explain_refusal
 from feddecorr.messages import Broadcast, Failure, Update
 from feddecorr.settings.kinds import Kind
 
@@ -32,4 +33,5 @@ class Engine(Kind):
 
 def failure(number: int, client: int, error: Exception) -> Failure:
     """Return what is known of an error in a client's code; to be called where it is caught."""
-    return Failure(number, client, f"{type(error).__name__}: {error}", traceback.format_exc())
+    said = explain_refusal(error) if isinstance(error, OSError) else str(error)
+    return Failure(number, client, f"{type(error).__name__}: {said}", traceback.format_exc())

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from feddecorr.errors import UserError
+
 if TYPE_CHECKING:
     from feddecorr.settings.training import Training
 
@@ -20,7 +22,11 @@ MEMORY_FORMATS = {"channels_last": torch.channels_last, "contiguous": torch.cont
 
 def prepare(model: nn.Module, training: Training) -> nn.Module:
     """Make the network run as the experiment says."""
-    placed: Any = model.to(training.device)
+    try:
+        placed: Any = model.to(training.device)
+    except (RuntimeError, AssertionError) as error:  # of a word that is no device, and of one that is not there
+        reason = str(error).splitlines()[0]
+        raise UserError(f"training.device={training.device} cannot be used here: {reason}") from error
     model = placed.to(memory_format=MEMORY_FORMATS[training.memory_format])
     if training.memory_format == "contiguous":
         model.register_forward_pre_hook(lambda _model, inputs: (inputs[0].contiguous(),))

@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from feddecorr.errors import UserError
+from feddecorr.errors import RunError, UserError
 from feddecorr.federation import Federation, Roster
-from feddecorr.files import exclusive, load_note, load_tensors, save_tensors, write_bytes, write_json
+from feddecorr.files import (
+    exclusive,
+    load_note,
+    load_tensors,
+    read_json,
+    reading,
+    save_tensors,
+    write_bytes,
+    write_json,
+)
 from feddecorr.messages import Server
 from feddecorr.rounds import Round
+from feddecorr.runs.about import AboutData
 from feddecorr.runs.environment import environment
 from feddecorr.runs.memories import Memories
 from feddecorr.runs.record import Record
 from feddecorr.runs.roster_file import read_roster, write_roster
+from feddecorr.runs.round_lines import RoundLines
 from feddecorr.settings.experiment import Experiment
-from feddecorr.states import State, lay_out
+from feddecorr.settings.trust import CLOSED, STRANGER, Trust
+from feddecorr.states import State, lay_out, misfits
 
 KEPT = ("shared", "memory")
 """Parts of the server, beside the model, that go to a file of their own."""
@@ -40,6 +51,8 @@ class RunDirectory:
         self.path = Path(path)
         self.previous = self.path / "previous"
         self.memories = Memories(self.path / "clients")
+        self._lines = RoundLines(self.path / "rounds.jsonl")
+        self._is_ours: Callable[[], bool] = lambda: True
 
     @staticmethod
     def refuse_used(path: Path) -> None:
@@ -60,10 +73,13 @@ class RunDirectory:
             raise UserError(f"{path} holds no run (no experiment.json): 'feddecorr run … --out {path}' makes one")
         return directory
 
-    def locked(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def locked(self) -> Iterator[None]:
         """Keep a second process from writing to the same run."""
         self.path.mkdir(parents=True, exist_ok=True)
-        return exclusive(self.path / ".lock", f"{self.path} is being written by another process")
+        with exclusive(self.path / ".lock", f"{self.path} is being written by another process") as is_there:
+            self._is_ours = is_there
+            yield
 
     def is_held(self) -> bool:
         """Tell whether a process is at work on the run."""
@@ -75,31 +91,41 @@ class RunDirectory:
         except UserError:
             return True
 
-    def begin(self, federation: Federation) -> None:
-        """Write down what the run is or, if it exists, make sure that it is this one and goes on with the same data.
+    def take_up(self, federation: Federation, start: Server) -> tuple[int, Server]:
+        """Return the last round that counts and the server after it; nothing is written.
 
-        The number of rounds and whatever else changes no bit is taken from the new experiment.
+        A run that exists must be this one, go on with the same data, and be whole.
+        """
+        if not self.exists():
+            self.refuse_used(self.path)
+            return 0, start
+        self.refuse_other(federation.experiment)
+        self._refuse_other_data(federation)
+        number = len(self.rounds())
+        return number, self._load(self.path / "weights.safetensors", number, start) if number else start
+
+    def begin(self, federation: Federation) -> None:
+        """Write down what the run is, and drop traces of rounds that do not count.
+
+        Of a run that exists, the number of rounds and whatever else changes no bit becomes the new experiment's.
         """
         experiment = federation.experiment
-        if self.exists():
-            self.refuse_other(experiment)
-            self._refuse_other_data(federation)
-        else:
-            self.refuse_used(self.path)
-        if not self.exists() or experiment != self.experiment():
+        if not self.exists() or experiment.to_dict() != self.described().to_dict():
             write_json(self.path / "experiment.json", experiment.to_dict())
         if not (self.path / "environment.json").exists():
             write_json(self.path / "environment.json", environment())
         if not (self.path / "federation.json").exists():
-            about = {
-                "note": federation.note,
-                "classes": federation.task.classes,
-                "clients": len(federation.roster),
-                "data": federation.data,
-                "split": federation.split,
-            }
+            about = AboutData(
+                note=federation.note,
+                classes=federation.task.classes,
+                clients=len(federation.roster),
+                data=federation.data,
+                split=federation.split,
+            )
             write_roster(self.path / ROSTER, federation.roster)
-            write_json(self.path / "federation.json", about)
+            write_json(self.path / "federation.json", about.to_dict())
+        self._lines.cut(self.finished_rounds())
+        self._drop_leftovers(self.finished_rounds())
 
     def exists(self) -> bool:
         """Tell whether there is a run."""
@@ -107,16 +133,18 @@ class RunDirectory:
 
     def refuse_other(self, experiment: Experiment) -> None:
         """Refuse an experiment whose results would not be those of this run."""
-        if different := list(differences(self.experiment().identity(), experiment.identity())):
+        if different := list(differences(self.described().identity(), experiment.identity())):
             raise UserError(
                 f"{self.path} holds another run ({', '.join(different)}): choose another --out; when a run is gone on "
                 "with, only rounds, engine, evaluation.every and evaluation.classes can be changed"
             )
 
     def _refuse_other_data(self, federation: Federation) -> None:
-        stored = self.federation() if (self.path / "federation.json").exists() else {}
+        begun = self.finished_rounds() or (self.path / "federation.json").exists()
+        if not begun:
+            return
         for part, now in (("data", federation.data), ("split", federation.split)):
-            before = stored.get(part)
+            before = getattr(self.federation(), part)
             if before is not None and now is not None and before != now:
                 raise UserError(f"{self.path} was begun on another {part}: its sha256 was {before}, now it is {now}")
 
@@ -125,49 +153,69 @@ class RunDirectory:
         return (
             self.exists()
             and self.finished_rounds() >= experiment.rounds
-            and self.experiment().identity() == experiment.identity()
+            and self.described().identity() == experiment.identity()
         )
 
-    def experiment(self) -> Experiment:
-        """Return the resolved experiment."""
-        return Experiment.parse(json.loads((self.path / "experiment.json").read_text()))
+    def experiment(self, trust: Trust = STRANGER) -> Experiment:
+        """Return the resolved experiment; code that it names is imported only with trust in who wrote it."""
+        settings = read_json(self.path / "experiment.json")
+        with reading(self.path / "experiment.json"):
+            return Experiment.parse(settings, trust)
+
+    def described(self) -> Experiment:
+        """Return the resolved experiment to be looked at: nothing is imported, and what is not ours cannot be used."""
+        return self.experiment(CLOSED)
 
     def environment(self) -> dict[str, Any] | None:
         """Return versions, commit and machine on which the run began; None if it never did."""
         file = self.path / "environment.json"
-        return json.loads(file.read_text()) if file.exists() else None
+        if not file.exists():
+            return None
+        stored = read_json(file)
+        with reading(file):
+            return dict(stored)
 
-    def federation(self) -> dict[str, Any]:
-        """Return what is kept of the data: a note, classes, the number of clients, digests."""
-        stored: dict[str, Any] = json.loads((self.path / "federation.json").read_text())
-        return stored
+    def federation(self) -> AboutData:
+        """Return what is kept of the data."""
+        file = self.path / "federation.json"
+        stored = read_json(file)
+        with reading(file):
+            return AboutData.parse(stored)
 
     def roster(self) -> Roster:
         """Return who holds how many examples and, where it is known, of which class."""
-        return read_roster(self.path / ROSTER)
+        roster, classes = read_roster(self.path / ROSTER), len(self.federation().classes)
+        if roster.labels is not None and roster.labels.classes != classes:
+            raise UserError(f"{self.path / ROSTER} counts {roster.labels.classes} classes, federation.json {classes}")
+        return roster
 
     def finished_rounds(self) -> int:
         """Return the number of rounds that count."""
         file = self.path / "weights.safetensors"
-        return int(load_note(file)["round"]) if file.exists() else 0
+        if not file.exists():
+            return 0
+        note = load_note(file)
+        with reading(file):
+            return _whole_number(note["round"])
 
     def rounds(self) -> list[Record]:
         """Return the records of all rounds that count."""
-        return [Record.from_dict(json.loads(line)) for line in self._lines()[: self.finished_rounds()]]
+        return self._lines.read(self.finished_rounds())
 
     def to_dict(self) -> dict[str, Any]:
         """Return all that is known of the run but its tensors, ready for JSON."""
         return {
             "directory": str(self.path),
-            "experiment": self.experiment().to_dict(),
+            "experiment": self.described().to_dict(),
             "environment": self.environment(),
             "rounds": [record.to_dict() for record in self.rounds()],
         }
 
     def commit(self, now: Round, record: Record) -> None:
         """Make a round count."""
-        with (self.path / "rounds.jsonl").open("ab", buffering=0) as lines:
-            lines.write((json.dumps(record.to_dict(), allow_nan=False) + "\n").encode())
+        if not self._is_ours():
+            raise RunError(f"{self.path} was removed or replaced while the run went on: its rounds are lost")
+        self._lines.append(record)
         kept = {
             f"{section}/{name}": tensor for section in KEPT for name, tensor in getattr(now.server, section).items()
         }
@@ -178,18 +226,9 @@ class RunDirectory:
         if weights.exists():
             self.previous.mkdir(exist_ok=True)
             write_bytes(self.previous / "weights.safetensors", weights.read_bytes())
-        save_tensors(weights, record.state, {"round": str(now.number)})
+        save_tensors(weights, {**now.server.weights, **now.server.buffers}, {"round": str(now.number)})
         self._server_file(now.number - 2).unlink(missing_ok=True)
         self.memories.settle(now.clients, now.number, aside=self.previous / "clients")
-
-    def take_up(self, start: Server) -> tuple[int, Server]:
-        """Return the last round that counts and the server after it; drop traces of any later round."""
-        number = self.finished_rounds()
-        lines = self._lines()[:number]
-        write_bytes(self.path / "rounds.jsonl", b"".join(line + b"\n" for line in lines))
-        if number == 0:
-            return 0, start
-        return number, self._load(self.path / "weights.safetensors", number, start)
 
     def take_up_previous(self, start: Server) -> Server | None:
         """Return the server before the last round that counts; None if it was not kept."""
@@ -201,21 +240,36 @@ class RunDirectory:
 
     def _load(self, file: Path, number: int, start: Server) -> Server:
         state = load_tensors(file)
+        if problems := misfits(state, {**start.weights, **start.buffers}, types=True):
+            raise UserError(f"{file} does not fit the model ({'; '.join(problems)})")
         sections: dict[str, State] = {section: {} for section in KEPT}
         if self._server_file(number).exists():
-            for name, tensor in load_tensors(self._server_file(number)).items():
-                section, _, key = name.partition("/")
-                sections[section][key] = tensor
+            kept = load_tensors(self._server_file(number))
+            with reading(self._server_file(number)):
+                for name, tensor in kept.items():
+                    section, _, key = name.partition("/")
+                    sections[section][key] = tensor
         weights = lay_out({name: state[name] for name in start.weights}, start.weights)
         buffers = {name: state[name] for name in start.buffers}
         return Server(weights, buffers, **sections)
 
-    def _lines(self) -> list[bytes]:
-        file = self.path / "rounds.jsonl"
-        return file.read_bytes().splitlines() if file.exists() else []
+    def _drop_leftovers(self, number: int) -> None:
+        """Remove what a killed process may have left: files that were being written, and a server of long ago."""
+        for file in (self.path / "server").glob("*.safetensors"):
+            if file.stem not in (str(number), str(number - 1)):
+                file.unlink()
+        for file in self.path.rglob(".*"):
+            if file.name != ".lock" and file.is_file():
+                file.unlink()
 
     def _server_file(self, number: int) -> Path:
         return self.path / "server" / f"{number}.safetensors"
+
+
+def _whole_number(text: str) -> int:
+    if not text.isdecimal():
+        raise ValueError(f"the round is '{text}'")
+    return int(text)
 
 
 def differences(one: Mapping[str, Any], other: Mapping[str, Any], place: str = "") -> Iterator[str]:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from feddecorr.collapse.diagnosis import Diagnosis
@@ -17,15 +14,14 @@ from feddecorr.federation import Task
 from feddecorr.files import load_tensors
 from feddecorr.runs.evaluation import Evaluator
 from feddecorr.settings.experiment import Experiment
-from feddecorr.states import State, misfits
+from feddecorr.states import State, copy_into, misfits, state_dict_names
 from feddecorr.threads import hands
 
 
 def diagnose_stored(
-    settings: Mapping[str, Any], weights: Path | None, *, layer: str | None = None, on: str = "test"
+    experiment: Experiment, weights: Path | None, *, layer: str | None = None, on: str = "test"
 ) -> Diagnosis:
-    """Diagnose the settings' model on their data; without weights, as it is before training."""
-    experiment = Experiment.parse(settings)
+    """Diagnose the experiment's model on its data; without weights, as it is before training."""
     dataset = experiment.data.load()
     task = Task(experiment, dataset.shape, dataset.classes, dataset.mean, dataset.std)
     model = task.build_model()
@@ -37,11 +33,17 @@ def diagnose_stored(
 
 
 def fill(model: nn.Module, path: Path) -> None:
-    """Load weights, all of them; say which do not fit."""
-    state = read_weights(path)
-    if problems := misfits(state, model.state_dict()):
+    """Load weights, all of them; say which do not fit.
+
+    Tied weights may come under any of their names; buffers that a `state_dict` leaves out may be there or not.
+    """
+    names = state_dict_names(model)
+    mine: State = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    state = {names.get(name, name): tensor for name, tensor in read_weights(path).items()}
+    expected = {name: tensor for name, tensor in mine.items() if name in state or name in names.values()}
+    if problems := misfits(state, expected):
         raise UserError(f"{path} does not fit the model ({'; '.join(problems)})")
-    model.load_state_dict(state)
+    copy_into((mine[name] for name in state), state.values())
 
 
 def read_weights(path: Path) -> State:
@@ -54,7 +56,9 @@ def read_weights(path: Path) -> State:
             if path.suffix == ".safetensors"
             else torch.load(path, map_location="cpu", weights_only=True)
         )
-    except (OSError, RuntimeError, ValueError, EOFError, pickle.UnpicklingError, SafetensorError) as error:
+    except UserError:
+        raise
+    except Exception as error:  # a broken pickle can raise anything at all
         raise UserError(f"{path} holds no weights that can be read: {str(error).splitlines()[0]}") from error
     if isinstance(found, Mapping) and isinstance(found.get("state_dict"), Mapping):
         found = found["state_dict"]

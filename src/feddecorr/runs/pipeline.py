@@ -6,16 +6,17 @@ import time
 from collections.abc import Generator
 from contextlib import ExitStack
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from feddecorr.engines.allocator import keep_freed_memory
-from feddecorr.errors import UserError
+from feddecorr.errors import RunError, UserError, explain_refusal
 from feddecorr.federation import Connection, Simulation
 from feddecorr.rounds import federate
 from feddecorr.runs.directory import RunDirectory, differences
 from feddecorr.runs.record import Record
 from feddecorr.runs.rhythm import Evaluations
 from feddecorr.settings.experiment import Experiment
+from feddecorr.settings.trust import Trust
+from feddecorr.temporary import temporary_folder
 
 Records = Generator[Record, None, None]
 """The rounds of a run as they are done; closing it ends the run there, and what is done is kept."""
@@ -31,11 +32,18 @@ def run(experiment: Experiment, out: str | Path | None = None, *, through: Conne
     return _go_on(experiment, None if out is None else Path(out), through)
 
 
-def resume(out: str | Path, *, experiment: Experiment | None = None, through: Connection | None = None) -> Records:
+def resume(
+    out: str | Path,
+    *,
+    experiment: Experiment | None = None,
+    through: Connection | None = None,
+    trust: bool = False,
+) -> Records:
     """Go on with a run after any interruption; yields the records of the rounds that were missing.
 
     Another experiment may be given if it differs only in what changes no bit: `rounds` (to go further), `engine`,
-    `evaluation.every` and `evaluation.classes`.
+    `evaluation.every` and `evaluation.classes`. Code that is not this package's and that only the run's own file
+    names is imported with `trust` alone.
     """
     directory = RunDirectory.open(out)
     if experiment is not None:
@@ -44,7 +52,7 @@ def resume(out: str | Path, *, experiment: Experiment | None = None, through: Co
             raise UserError(
                 f"{out}: {directory.finished_rounds()} rounds are done, more than rounds={experiment.rounds}"
             )
-    return _go_on(experiment or directory.experiment(), directory.path, through)
+    return _go_on(experiment or directory.experiment(Trust(files=trust)), directory.path, through)
 
 
 def ensure(experiment: Experiment, out: str | Path, *, through: Connection | None = None) -> Records:
@@ -62,11 +70,12 @@ def _go_on(experiment: Experiment, path: Path | None, through: Connection | None
     federation = connection.federation
     if through and (different := list(differences(federation.experiment.to_dict(), experiment.to_dict()))):
         raise UserError(f"the connection is for another experiment ({', '.join(different)}): give both the same")
+    start, names = federation.begin()  # what is wrong with the network, too
     with ExitStack() as stack:
-        directory = RunDirectory(path or Path(stack.enter_context(TemporaryDirectory(prefix="feddecorr-"))))
+        directory = RunDirectory(path or stack.enter_context(temporary_folder()))
         stack.enter_context(directory.locked())
+        done, server = directory.take_up(federation, start)
         directory.begin(federation)
-        done, server = directory.take_up(federation.start())
         if done >= experiment.rounds:
             return
         keep_freed_memory()
@@ -74,7 +83,11 @@ def _go_on(experiment: Experiment, path: Path | None, through: Connection | None
         evaluations = Evaluations(federation)
         started = time.perf_counter()
         for now in federate(server, federation, run_clients, first=done + 1, watch=[evaluations.watch]):
-            record = Record.of(now, evaluations.after(now), time.perf_counter() - started, evaluations.local)
-            directory.commit(now, record)
+            model = evaluations.after(now)
+            record = Record.of(now, model, time.perf_counter() - started, evaluations.local, names)
+            try:
+                directory.commit(now, record)
+            except OSError as error:
+                raise RunError(f"round {now.number} cannot be kept: {explain_refusal(error)}") from error
             yield record
             started = time.perf_counter()

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from torch import nn
 
@@ -29,7 +28,9 @@ from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.evaluation import Evaluator
 from feddecorr.runs.memories import Memories
 from feddecorr.runs.pipeline import run as repeat
+from feddecorr.settings.trust import STRANGER, Trust
 from feddecorr.states import State, load_into
+from feddecorr.temporary import temporary_folder
 from feddecorr.threads import hands
 
 Say = Callable[[str], None]
@@ -45,7 +46,9 @@ class Wanted:
     on: str = "test"
 
 
-def diagnose_run(directory: RunDirectory, wanted: Wanted, name: str, say: Say) -> list[Diagnosis]:
+def diagnose_run(
+    directory: RunDirectory, wanted: Wanted, name: str, say: Say, *, trust: Trust = STRANGER
+) -> list[Diagnosis]:
     """Diagnose the global model and, if wanted, the local models that were made from the one before it."""
     done = directory.finished_rounds()
     number = done if wanted.round is None else wanted.round
@@ -53,7 +56,7 @@ def diagnose_run(directory: RunDirectory, wanted: Wanted, name: str, say: Say) -
         raise UserError(f"{directory.path} has no finished round yet: 'feddecorr resume {directory.path}' goes on")
     if not 1 <= number <= done:
         raise UserError(f"{directory.path} has rounds 1 to {done}, not {number}")
-    simulation = Simulation(directory.experiment())
+    simulation = Simulation(directory.experiment(trust))
     chosen = choose_clients(simulation.federation, number, wanted.clients) if wanted.local else []
     images = simulation.dataset.test if wanted.on == "test" else simulation.dataset.train
     look = Evaluator(simulation.task, images, hands(simulation.task.experiment.training.threads))
@@ -72,7 +75,7 @@ def diagnose_run(directory: RunDirectory, wanted: Wanted, name: str, say: Say) -
 
 def describe(directory: RunDirectory) -> str:
     """Return what makes a run what it is: how its clients differ, and which regularizers it has."""
-    experiment = directory.experiment()
+    experiment = directory.described()
     alpha = getattr(experiment.partition, "alpha", None)
     split = PARTITIONS.name(experiment.partition) if alpha is None else f"α = {alpha:g}"
     return ", ".join([split, *experiment.regularizers])
@@ -80,7 +83,7 @@ def describe(directory: RunDirectory) -> str:
 
 def is_homogeneous(directory: RunDirectory) -> bool:
     """Tell whether all clients of a run hold data of the same distribution."""
-    partition = directory.experiment().partition
+    partition = directory.described().partition
     return isinstance(partition, Homogeneous) or math.isinf(getattr(partition, "alpha", 0.0))
 
 
@@ -122,7 +125,7 @@ class RoundState:
 def state_of(directory: RunDirectory, simulation: Simulation, number: int, say: Say) -> Iterator[RoundState]:
     """Open a round: as it is kept, if it is the newest and no other process goes on with the run; else repeated."""
     with ExitStack() as stack:
-        place = Path(stack.enter_context(TemporaryDirectory(prefix="feddecorr-")))
+        place = stack.enter_context(temporary_folder())
 
         def repeated(rounds: int) -> RunDirectory:
             again = RunDirectory(place / str(rounds))

@@ -35,6 +35,16 @@ def read_words(words: Iterable[str], onto: Mapping[str, Any] | None = None) -> d
     return settings
 
 
+def said(words: Iterable[str]) -> frozenset[str]:
+    """Return all names that were said as words, not by files: of settings, their options and their values."""
+    spoken: set[str] = set()
+    for word in words:
+        key, equals, text = word.partition("=")
+        if equals:
+            spoken.update([*key.split("."), *map(str, read_list(_value(text)))])
+    return frozenset(spoken)
+
+
 def read_file(path: Path) -> dict[str, Any]:
     """Return the settings of a TOML or JSON file."""
     try:

@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
+from feddecorr.arrays import read_at_most
 from feddecorr.errors import UserError
 
 LARGEST_TOTAL = 2 << 30
@@ -101,7 +102,7 @@ def _tar(path: Path, start: bytes, wanted: Wanted) -> Iterator[tuple[str, bytes]
             _check(path, member.name, member.size, count=count, plain=plain)
             if member.isreg() and wanted(_tidy(member.name)):
                 file = archive.extractfile(member)
-                content = file.read() if file else b""
+                content = bytes(read_at_most(file, member.size)) if file else b""
                 if len(content) != member.size:
                     raise tarfile.ReadError(f"{member.name} is cut off")
                 yield _tidy(member.name), content
@@ -116,7 +117,8 @@ def _zip(path: Path, wanted: Wanted) -> Iterator[tuple[str, bytes]]:
             plain = not stat.S_IFMT(mode) or stat.S_ISREG(mode) or stat.S_ISDIR(mode)
             _check(path, member.filename, member.file_size, count=count, plain=plain)
             if not member.is_dir() and wanted(_tidy(member.filename)):
-                yield _tidy(member.filename), archive.read(member)
+                with archive.open(member) as file:
+                    yield _tidy(member.filename), bytes(read_at_most(file, member.file_size + 1))
 
 
 def _tidy(name: str) -> str:
