@@ -17,6 +17,7 @@ from feddecorr.cli.diagnose import diagnose
 from feddecorr.cli.failing import told_failures
 from feddecorr.cli.list import list_kinds
 from feddecorr.cli.partition import partition
+from feddecorr.cli.privacy import privacy
 from feddecorr.cli.records import records
 from feddecorr.cli.report import report
 from feddecorr.cli.reproduce import reproduce
@@ -68,6 +69,7 @@ app.command()(reproduce)
 app.command()(sweep)
 app.command()(compare)
 app.command()(records)
+app.command()(privacy)
 app.command("list")(list_kinds)
 app.add_typer(data_app, name="data")
 app.add_typer(theory_app, name="theory")

@@ -71,6 +71,8 @@ def _go_on(experiment: Experiment, path: Path | None, through: Connection | None
     if through and (different := list(differences(federation.experiment.to_dict(), experiment.to_dict()))):
         raise UserError(f"the connection is for another experiment ({', '.join(different)}): give both the same")
     start, names = federation.begin()  # what is wrong with the network, too
+    for transform in experiment.transforms.values():
+        transform.check_server(start, experiment.method.expected_extra(start))
     with ExitStack() as stack:
         directory = RunDirectory(path or stack.enter_context(temporary_folder()))
         stack.enter_context(directory.locked())

@@ -129,6 +129,11 @@ def state_of(directory: RunDirectory, simulation: Simulation, number: int, say: 
 
         def repeated(rounds: int) -> RunDirectory:
             again = RunDirectory(place / str(rounds))
+            if not all(transform.repeatable for transform in simulation.task.experiment.transforms.values()):
+                raise UserError(
+                    f"round {number} of {directory.path} is no longer kept, and cannot be trained again: its noise had "
+                    "no seed"
+                )
             if not again.path.exists():
                 say(f"round {number} is no longer kept: {rounds} rounds are trained again")
                 experiment = simulation.task.experiment

@@ -108,6 +108,9 @@ class Experiment(Kind):
                 f"{name} takes a client's drift for a sum of gradients: it needs training.optimizer=sgd, "
                 f"not {self.training.optimizer}"
             )
+        for transform in self.transforms.values():
+            if not TRANSFORMS.is_closed(transform):
+                transform.check(self.cohort)
         return self
 
     def pinned(self, sha256: str | None = None) -> Experiment:

@@ -114,9 +114,13 @@ class Family(Generic[K]):
         """Return the mapping that `parse` takes."""
         return {"name": self.name(kind), **self.options(kind)}
 
+    def is_closed(self, kind: K) -> bool:
+        """Tell whether it stands for a kind that was not opened: of such, only name and options are known."""
+        return isinstance(kind, self._closed)
+
     def options(self, kind: K, *, defaults: bool = True) -> dict[str, Any]:
         """Return the options of a kind, ready for JSON, with or without those that are the (known) defaults."""
-        if isinstance(kind, self._closed):
+        if self.is_closed(kind):
             return dict(getattr(kind, "options"))  # noqa: B009 - the class is made while the program runs
         return options_of(kind, defaults=defaults)
 
@@ -133,7 +137,7 @@ class Family(Generic[K]):
 
     def name(self, kind: K) -> str:
         """Return the name under which the kind is found again."""
-        if isinstance(kind, self._closed):
+        if self.is_closed(kind):
             return str(getattr(kind, "name"))  # noqa: B009 - see above
         for name, cls in self.table.items():
             if type(kind) is cls:
