@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 
 from benchmarks.recording import write_record
+from feddecorr.errors import RunError
 from feddecorr.runs.pipeline import run
 from feddecorr.settings.experiment import Experiment
 from feddecorr.settings.words import read_words
@@ -38,7 +39,10 @@ LAST = 5
 
 def accuracy(words: list[str]) -> float:
     """Return the mean accuracy of the last rounds; 0 where the model has become infinite."""
-    records = list(run(Experiment.parse(read_words([*WORDS, *words]))))
+    try:
+        records = list(run(Experiment.parse(read_words([*WORDS, *words]))))
+    except RunError:  # an update was not finite
+        return 0.0
     return statistics.fmean(record.accuracy or 0.0 for record in records[-LAST:])
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pydantic import PositiveFloat, PositiveInt
 from torch import Tensor, nn
 
 from feddecorr.data.dataset import Images, Standardize
@@ -19,6 +20,7 @@ from feddecorr.models.placement import prepare
 from feddecorr.partition import Parts
 from feddecorr.partition.label_counts import LabelCounts
 from feddecorr.randomness import seeded
+from feddecorr.settings.kinds import Kind
 from feddecorr.settings.trust import Trust
 from feddecorr.states import state_dict_names
 
@@ -69,14 +71,24 @@ class Task:
         """Return the task that `to_dict` wrote down; who trusts its sender lets it name code that is not ours."""
         from feddecorr.settings.experiment import Experiment  # noqa: PLC0415 - experiments hold engines, which hold tasks
 
-        channels, height, width = document["shape"]
+        stated = _Stated.parse(document)
         return cls(
-            Experiment.parse(document["experiment"], Trust(files=trust)),
-            (channels, height, width),
-            tuple(document["classes"]),
-            tuple(document["mean"]),
-            tuple(document["std"]),
+            Experiment.parse(stated.experiment, Trust(files=trust)),
+            stated.shape,
+            stated.classes,
+            stated.mean,
+            stated.std,
         )
+
+
+class _Stated(Kind):
+    """A task as JSON says it."""
+
+    experiment: dict[str, Any]
+    shape: tuple[PositiveInt, PositiveInt, PositiveInt]
+    classes: tuple[str, ...]
+    mean: tuple[float, ...]
+    std: tuple[PositiveFloat, ...]
 
 
 @dataclass(frozen=True)

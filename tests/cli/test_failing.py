@@ -15,6 +15,7 @@ from small import small, write_settings
 
 from feddecorr import files
 from feddecorr.runs.pipeline import run
+from feddecorr.runs.weights_file import read_mark, write_weights
 
 
 @pytest.fixture(scope="module")
@@ -63,14 +64,14 @@ BROKEN: dict[str, tuple[str, Callable[[Path], None], str, tuple[str, ...]]] = {
     "cut weights": ("weights.safetensors", cut, "weights.safetensors: no safetensors, or cut off", ALL),
     "other weights": (
         "weights.safetensors",
-        lambda file: files.save_tensors(file, files.load_tensors(file.parent / "roster.safetensors"), {"round": "2"}),
+        lambda file: write_weights(file, files.load_tensors(file.parent / "roster.safetensors"), read_mark(file)),
         "weights.safetensors does not fit the model",
         ("resume",),
     ),
     "weights without a round": (
         "weights.safetensors",
         lambda file: files.save_tensors(file, files.load_tensors(file)),
-        "weights.safetensors: 'round' is missing",
+        "weights.safetensors: 'run' is missing",
         ALL,
     ),
     "no federation": (
@@ -81,7 +82,7 @@ BROKEN: dict[str, tuple[str, Callable[[Path], None], str, tuple[str, ...]]] = {
     ),
     "half a federation": ("federation.json", replace_with('{"note": ""}'), "federation.json: ", ("resume", "report")),
     "a cut roster": ("roster.safetensors", cut, "roster.safetensors: no safetensors", ("report",)),
-    "a cut server": ("server/2.safetensors", cut, "server/2.safetensors: no safetensors", ("resume",)),
+    "a cut server": ("server/2.safetensors", cut, "server/2.safetensors is not as it was after round 2", ("resume",)),
 }
 
 

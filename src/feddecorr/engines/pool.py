@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 import weakref
 from collections import Counter, deque
@@ -19,6 +20,7 @@ from feddecorr.engines.engine import Engine, RunClients
 from feddecorr.engines.parcel import Layout, Parcel
 from feddecorr.engines.processes import context
 from feddecorr.engines.worker import Done, NewRound, Play, work
+from feddecorr.errors import SHORT_OF, RunError
 from feddecorr.messages import Broadcast, Failure, Update
 from feddecorr.states import State
 from feddecorr.threads import hands
@@ -83,7 +85,10 @@ class Worker:
 
     def receive(self) -> Update | Failure:
         """Take out the next answer."""
-        answer: Done | Failure = self.connection.recv()
+        try:
+            answer: Done | Failure = self.connection.recv()
+        except RuntimeError as error:  # what multiprocessing raises where shared memory cannot be handed over
+            raise RunError(f"a worker's memory cannot be seen ({error}): {SHORT_OF[errno.EMFILE]}") from error
         self.clients.popleft()
         if isinstance(answer, Failure):
             return answer

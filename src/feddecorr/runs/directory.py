@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +12,6 @@ from feddecorr.errors import RunError, UserError
 from feddecorr.federation import Federation, Roster
 from feddecorr.files import (
     exclusive,
-    load_note,
     load_tensors,
     read_json,
     reading,
@@ -23,10 +23,11 @@ from feddecorr.messages import Server
 from feddecorr.rounds import Round
 from feddecorr.runs.about import AboutData
 from feddecorr.runs.environment import environment
-from feddecorr.runs.memories import Memories
+from feddecorr.runs.memories import Memories, Tally
 from feddecorr.runs.record import Record
 from feddecorr.runs.roster_file import read_roster, write_roster
 from feddecorr.runs.round_lines import RoundLines
+from feddecorr.runs.weights_file import Mark, read_mark, write_weights
 from feddecorr.settings.experiment import Experiment
 from feddecorr.settings.trust import CLOSED, STRANGER, Trust
 from feddecorr.states import State, lay_out, misfits
@@ -35,6 +36,8 @@ KEPT = ("shared", "memory")
 """Parts of the server, beside the model, that go to a file of their own."""
 
 ROSTER = "roster.safetensors"
+
+COPIED = ": was the directory copied while the run went on?"
 
 
 class RunDirectory:
@@ -52,6 +55,7 @@ class RunDirectory:
         self.previous = self.path / "previous"
         self.memories = Memories(self.path / "clients")
         self._lines = RoundLines(self.path / "rounds.jsonl")
+        self._tally = Tally({})
         self._is_ours: Callable[[], bool] = lambda: True
 
     @staticmethod
@@ -102,7 +106,13 @@ class RunDirectory:
         self.refuse_other(federation.experiment)
         self._refuse_other_data(federation)
         number = len(self.rounds())
-        return number, self._load(self.path / "weights.safetensors", number, start) if number else start
+        self._tally = Tally(self.memories.newest(number))
+        if not number:
+            return 0, start
+        weights = self.path / "weights.safetensors"
+        if read_mark(weights).memories != str(self._tally):
+            raise UserError(f"{self.memories.directory} is not as it was after round {number}{COPIED}")
+        return number, self._load(weights, number, start)
 
     def begin(self, federation: Federation) -> None:
         """Write down what the run is, and drop traces of rounds that do not count.
@@ -125,7 +135,7 @@ class RunDirectory:
             write_roster(self.path / ROSTER, federation.roster)
             write_json(self.path / "federation.json", about.to_dict())
         self._lines.cut(self.finished_rounds())
-        self._drop_leftovers(self.finished_rounds())
+        self._drop_leftovers()
 
     def exists(self) -> bool:
         """Tell whether there is a run."""
@@ -192,11 +202,7 @@ class RunDirectory:
     def finished_rounds(self) -> int:
         """Return the number of rounds that count."""
         file = self.path / "weights.safetensors"
-        if not file.exists():
-            return 0
-        note = load_note(file)
-        with reading(file):
-            return _whole_number(note["round"])
+        return read_mark(file).round if file.exists() else 0
 
     def rounds(self) -> list[Record]:
         """Return the records of all rounds that count."""
@@ -222,11 +228,15 @@ class RunDirectory:
         if kept:
             (self.path / "server").mkdir(exist_ok=True)
             save_tensors(self._server_file(now.number), kept)
+        for client in now.clients:
+            if self.memories.has(client, now.number):
+                self._tally.note(client, now.number)
+        mark = Mark(round=now.number, server=self._server_digest(now.number), memories=str(self._tally))
         weights = self.path / "weights.safetensors"
         if weights.exists():
             self.previous.mkdir(exist_ok=True)
             write_bytes(self.previous / "weights.safetensors", weights.read_bytes())
-        save_tensors(weights, {**now.server.weights, **now.server.buffers}, {"round": str(now.number)})
+        write_weights(weights, {**now.server.weights, **now.server.buffers}, mark)
         self._server_file(now.number - 2).unlink(missing_ok=True)
         self.memories.settle(now.clients, now.number, aside=self.previous / "clients")
 
@@ -236,12 +246,14 @@ class RunDirectory:
         file = self.previous / "weights.safetensors"
         if number < 1:
             return start if number == 0 else None
-        return self._load(file, number, start) if file.exists() and load_note(file)["round"] == str(number) else None
+        return self._load(file, number, start) if file.exists() and read_mark(file).round == number else None
 
     def _load(self, file: Path, number: int, start: Server) -> Server:
         state = load_tensors(file)
         if problems := misfits(state, {**start.weights, **start.buffers}, types=True):
             raise UserError(f"{file} does not fit the model ({'; '.join(problems)})")
+        if read_mark(file).server != self._server_digest(number):
+            raise UserError(f"{self._server_file(number)} is not as it was after round {number}{COPIED}")
         sections: dict[str, State] = {section: {} for section in KEPT}
         if self._server_file(number).exists():
             kept = load_tensors(self._server_file(number))
@@ -253,23 +265,29 @@ class RunDirectory:
         buffers = {name: state[name] for name in start.buffers}
         return Server(weights, buffers, **sections)
 
-    def _drop_leftovers(self, number: int) -> None:
-        """Remove what a killed process may have left: files that were being written, and a server of long ago."""
-        for file in (self.path / "server").glob("*.safetensors"):
-            if file.stem not in (str(number), str(number - 1)):
-                file.unlink()
-        for file in self.path.rglob(".*"):
-            if file.name != ".lock" and file.is_file():
-                file.unlink()
+    def tidy(self) -> None:
+        """Remove what a process left that was killed right after the last round."""
+        if list(self._old_servers()):
+            with self.locked():
+                self._drop_leftovers()
+
+    def _old_servers(self) -> Iterator[Path]:
+        kept = [self._server_file(self.finished_rounds() - age) for age in (0, 1)]
+        yield from (file for file in (self.path / "server").glob("*.safetensors") if file not in kept)
+
+    def _drop_leftovers(self) -> None:
+        """Remove what a killed process may have left: servers of other rounds, and files that were being written."""
+        hidden = (file for file in self.path.rglob(".*") if file.name != ".lock" and file.is_file())
+        for file in [*self._old_servers(), *hidden]:
+            file.unlink()
+
+    def _server_digest(self, number: int) -> str:
+        """Return the sha256 of what the method keeps after a round; nothing if it keeps nothing."""
+        file = self._server_file(number)
+        return hashlib.sha256(file.read_bytes()).hexdigest() if file.exists() else ""
 
     def _server_file(self, number: int) -> Path:
         return self.path / "server" / f"{number}.safetensors"
-
-
-def _whole_number(text: str) -> int:
-    if not text.isdecimal():
-        raise ValueError(f"the round is '{text}'")
-    return int(text)
 
 
 def differences(one: Mapping[str, Any], other: Mapping[str, Any], place: str = "") -> Iterator[str]:

@@ -59,7 +59,8 @@ def read_weights(path: Path) -> State:
     except UserError:
         raise
     except Exception as error:  # a broken pickle can raise anything at all
-        raise UserError(f"{path} holds no weights that can be read: {str(error).splitlines()[0]}") from error
+        reason = (str(error) or type(error).__name__).splitlines()[0]
+        raise UserError(f"{path} holds no weights that can be read: {reason}") from error
     if isinstance(found, Mapping) and isinstance(found.get("state_dict"), Mapping):
         found = found["state_dict"]
     if not isinstance(found, Mapping) or not all(isinstance(tensor, Tensor) for tensor in found.values()):

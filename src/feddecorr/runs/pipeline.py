@@ -65,6 +65,7 @@ def ensure(experiment: Experiment, out: str | Path, *, through: Connection | Non
 
 def _go_on(experiment: Experiment, path: Path | None, through: Connection | None) -> Records:
     if path is not None and RunDirectory(path).is_done(experiment):
+        RunDirectory(path).tidy()
         return
     connection = through or Simulation(experiment)  # what is wrong with the data comes up before there is a run
     federation = connection.federation

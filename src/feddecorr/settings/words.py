@@ -25,6 +25,8 @@ def read_words(words: Iterable[str], onto: Mapping[str, Any] | None = None) -> d
     """
     settings: dict[str, Any] = deepcopy(dict(onto or {}))
     for word in words:
+        if not _is_text(word):
+            raise UserError(f"{word!r}: a setting is text in UTF-8")
         key, equals, text = word.partition("=")
         if not equals:
             _put_all(settings, (), read_file(Path(word)))
@@ -54,7 +56,7 @@ def read_file(path: Path) -> dict[str, Any]:
         raise UserError(f"'{path}' {hint}: {error}") from error
     try:
         settings = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: {error}") from error
     if not isinstance(settings, dict):
         raise UserError(f"{path}: expected a table of settings, found {type(settings).__name__}")
@@ -68,10 +70,18 @@ def read_list(value: Any) -> list[Any]:
     return list(value) if isinstance(value, Iterable) else [value]
 
 
+def _is_text(word: str) -> bool:
+    try:
+        word.encode()
+    except UnicodeEncodeError:  # bytes of the command line that are no UTF-8 come as halves of letters
+        return False
+    return True
+
+
 def _value(text: str) -> Any:
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         return text
 
 

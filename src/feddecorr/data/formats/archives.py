@@ -32,8 +32,6 @@ COMPRESSED: dict[bytes, Callable[[Path], io.BufferedIOBase | io.RawIOBase]] = {
 Wanted = Callable[[str], bool]
 """Says of a file's name (with the folders it lies in) whether its content is needed."""
 
-BROKEN = (tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, NotImplementedError)
-
 
 def collect(path: Path, wanted: Wanted) -> dict[str, bytes]:
     """Return the wanted files of a folder, a tar (plain, gz, xz, bz2) or a zip, by name."""
@@ -45,13 +43,13 @@ def collect(path: Path, wanted: Wanted) -> dict[str, bytes]:
         if start.startswith(b"PK"):
             return dict(_zip(path, wanted))
         return dict(_tar(path, start, wanted))
-    except BROKEN as error:
+    except (UserError, MemoryError):
+        raise
+    except Exception as error:  # a broken archive can raise anything at all; an encrypted one says so
         if not path.exists():
             raise UserError(f"{path}: there is no such file or folder") from error
         kind = "folder" if path.is_dir() else f"tar or zip, or cut off ({path.stat().st_size:,} bytes)"
         raise UserError(f"{path}: not a readable {kind}: {error}") from error
-    except RuntimeError as error:  # an encrypted zip
-        raise UserError(f"{path}: {error}") from error
 
 
 def gunzip(name: str, content: bytes) -> bytes:
