@@ -4,10 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help install demo test lint types tests format bench torture clean
+.PHONY: help install demo test lint types tests test-deployment docs quotes format bench torture clean
 
 help:  ## list the commands
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -19,7 +19,7 @@ install: $(INSTALLED)  ## prepare .venv with all that demo and tests need; nothi
 demo: install  ## train with and without FedDecorr on embedded data and write a report (about a minute)
 	$(BIN)/feddecorr demo
 
-test: lint types tests  ## lint, strict types and the whole test suite
+test: lint types tests test-deployment  ## lint, strict types and the whole test suite
 
 lint: install  ## style and common mistakes
 	$(BIN)/ruff check .
@@ -28,15 +28,24 @@ lint: install  ## style and common mistakes
 types: install  ## strict static types
 	$(BIN)/mypy
 
-tests: install  ## the test suite, in parallel
-	$(BIN)/pytest
+tests: install  ## the test suite, in parallel; all but the next
+	$(BIN)/pytest --ignore tests/flower
+
+test-deployment: install  ## federations on Flower, simulated and deployed; each file starts its processes once
+	$(BIN)/pytest --dist loadfile tests/flower
+
+docs: install  ## the documentation's site, in build/site/html: pages, gallery and reference (a few minutes)
+	$(BIN)/python docs/site/website.py
+
+quotes: install  ## write into the pages what they quote of the recorded results
+	$(BIN)/python -m benchmarks.quotes
 
 format: install  ## rewrite the sources in the project's style
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: install  ## speed and memory against a bare PyTorch loop
-	$(BIN)/python -m benchmarks.speed
+bench: install  ## speed and memory in one table, beside what is recorded (about ten minutes)
+	$(BIN)/python -m benchmarks.table
 
 torture: install  ## kills, limits, broken input, long lives, bare environments (hours; records into results/)
 	$(BIN)/python -m benchmarks.torture.every_write --record results/torture_every_write.json

@@ -14,9 +14,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
@@ -25,6 +22,7 @@ from typing import Any
 import torch
 
 from benchmarks.recording import write_record
+from benchmarks.turns import Contestant, contest, take_part
 from feddecorr.engines.allocator import keep_freed_memory
 from feddecorr.federation import Simulation
 from feddecorr.runs.pipeline import run
@@ -47,15 +45,15 @@ CORES = os.cpu_count() or 1
 NEVER = 10**6
 
 
-def train(words: list[str]) -> Iterator[None]:
-    """Run the experiment, round by round."""
+def train(words: list[str]) -> Iterator[int]:
+    """Run the experiment; yield the number of its rounds, one by one."""
     for _ in run(Experiment.parse(read_words(words))):
-        yield
+        yield 1
 
 
 @torch.inference_mode()
-def forward(words: list[str], part: int) -> Iterator[None]:
-    """Go over a core's part of the test images, again and again."""
+def forward(words: list[str], part: int) -> Iterator[int]:
+    """Go over a core's part of the test images, again and again; yield the number of times, one by one."""
     keep_freed_memory()
     torch.set_num_threads(1)
     experiment = Experiment.parse(read_words(words))
@@ -65,61 +63,19 @@ def forward(words: list[str], part: int) -> Iterator[None]:
     while True:
         for pixels in mine:
             model(dataset.normalize(pixels))
-        yield
+        yield 1
 
 
-def take_part(kind: str, part: int, words: list[str]) -> None:
-    """Do a turn for every line on standard input, and print a line after it."""
-    turns = forward(words, part) if kind == "forward" else train(words)
-    for _ in sys.stdin:
-        next(turns)
-        print(flush=True)
-
-
-class Contestant:
-    """Processes that each do a turn when they are asked to, all at once."""
-
-    def __init__(self, kind: str, words: list[str], count: int = 1) -> None:
-        command = [sys.executable, "-m", "benchmarks.evaluation", "--one", kind]
-        self.processes = [
-            subprocess.Popen([*command, str(part), *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-            for part in range(count)
-        ]
-
-    def turn(self) -> float:
-        """Return the seconds of one more turn."""
-        started = time.perf_counter()
-        for process in self.processes:
-            print(file=process.stdin, flush=True)
-        for process in self.processes:
-            if process.stdout is None or not process.stdout.readline():
-                raise RuntimeError("a process of the benchmark failed: see above")
-        return time.perf_counter() - started
-
-    def end(self) -> None:
-        """Let them go."""
-        for process in self.processes:
-            process.communicate()
-
-
-def contest(words: list[str], turns: int) -> dict[str, list[float]]:
+def measure(words: list[str], turns: int) -> dict[str, list[float]]:
     """Return the seconds of every turn."""
     rounds = f"rounds={turns + 2}"  # of which the last, in which more is measured, is never done
+    here = "benchmarks.evaluation"
     contestants = {
-        "alone": Contestant("train", [*words, rounds, f"evaluation.every={NEVER}"]),
-        "evaluated": Contestant("train", [*words, rounds, "evaluation.every=1"]),
-        "forward": Contestant("forward", words, CORES),
+        "alone": Contestant(here, ["train", *words, rounds, f"evaluation.every={NEVER}"]),
+        "evaluated": Contestant(here, ["train", *words, rounds, "evaluation.every=1"]),
+        "forward": Contestant(here, *([str(part), *words] for part in range(CORES))),
     }
-    seconds: dict[str, list[float]] = {name: [] for name in contestants}
-    for turn in range(turns + 1):
-        now = {name: contestant.turn() for name, contestant in contestants.items()}
-        print(f"turn {turn} of {turns}:", *(f"{name} {each:.3f} s" for name, each in now.items()), file=sys.stderr)
-        if turn:  # the one before is to warm up
-            for name, each in now.items():
-                seconds[name].append(each)
-    for contestant in contestants.values():
-        contestant.end()
-    return seconds
+    return {name: [turn.seconds for turn in done] for name, done in contest(contestants, turns).items()}
 
 
 def ratios(seconds: dict[str, float], every: int) -> dict[str, float]:
@@ -140,8 +96,8 @@ def main() -> None:
     parser.add_argument("--one", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one:
-        kind, part, *words = arguments.one
-        take_part(kind, int(part), words)
+        kind, *words = arguments.one
+        take_part(train(words) if kind == "train" else forward(words, int(kind)))
         return
     found: dict[str, Any] = {"turns": arguments.turns, "cores": CORES}
     for title, words in SETTINGS.items():
@@ -150,7 +106,7 @@ def main() -> None:
         experiment = Experiment.parse(read_words(words))
         dataset = experiment.data.load()
         every = rhythm(experiment, len(dataset.train), len(dataset.test))
-        seconds = contest(words, arguments.turns)
+        seconds = measure(words, arguments.turns)
         best = ratios({name: min(each) for name, each in seconds.items()}, every)
         typical = ratios({name: median(each) for name, each in seconds.items()}, every)
         found[title] = {"seconds": seconds, "auto": every, "ratio": best, "ratio of medians": typical}

@@ -55,15 +55,16 @@ def table(found: list[dict[str, Any]], scales: list[Scale]) -> str:
     for normalization, beta in scales:
         mine = [each for each in found if (each["normalization"], each["beta"]) == (normalization, beta)]
         cells = [
-            _cell([100 * mean(each["accuracy"][-LAST:]) for each in mine]),
-            _cell([mean(each["effective_rank"][-LAST:]) for each in mine]),
-            _cell([mean(each["significant_singular_values"][-LAST:]) for each in mine]),
+            cell([100 * mean(each["accuracy"][-LAST:]) for each in mine]),
+            cell([mean(each["effective_rank"][-LAST:]) for each in mine]),
+            cell([mean(each["significant_singular_values"][-LAST:]) for each in mine]),
         ]
         lines.append(f"| {normalization} | {f'{beta:g}' if beta else ''} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
-def _cell(values: list[float]) -> str:
+def cell(values: list[float]) -> str:
+    """Return a mean over seeds, after ± the deviation between them."""
     return f"{mean(values):.1f} ± {stdev(values):.1f}" if len(values) > 1 else f"{mean(values):.1f}"
 
 
@@ -90,7 +91,9 @@ def main() -> None:
     if arguments.record:
         means = f"Means of the last {LAST} rounds over {arguments.seeds} seeds, ± the deviation between seeds."
         write_record(arguments.record.with_suffix(".json"), {"settings": settings, "runs": found})
-        arguments.record.with_suffix(".md").write_text(f"    {command()}\n\n{means}\n\n{table(found, scales)}\n")
+        arguments.record.with_suffix(".md").write_text(
+            f"# {arguments.record.name}\n\n    {command()}\n\n{means}\n\n{table(found, scales)}\n"
+        )
 
 
 if __name__ == "__main__":

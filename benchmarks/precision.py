@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -84,19 +85,23 @@ def measure(name: str, rounds: int) -> dict[str, dict[str, Any]]:
     return found
 
 
-def table(found: dict[str, dict[str, dict[str, Any]]]) -> str:
-    """Return the medians in Markdown; speed-ups are medians of the ratios of neighbouring steps."""
-    lines = [
-        "| network | setting | ms a step | speed | error of the first gradient | first step (s) |",
-        "| --- | --- | ---: | ---: | ---: | ---: |",
-    ]
+def rows(found: dict[str, dict[str, dict[str, Any]]]) -> Iterator[list[str]]:
+    """Yield the medians of each network and setting; speed-ups are medians of the ratios of neighbouring steps."""
     for name, settings in found.items():
         plain = next(iter(settings.values()))["seconds"]
         for setting, each in settings.items():
             ratio = median(before / after for before, after in zip(plain, each["seconds"], strict=True))
-            numbers = f"{1000 * median(each['seconds']):.0f} | {ratio:.2f}× | {each['gradient_error']:.0e}"
-            lines.append(f"| {name} | {setting} | {numbers} | {each['first_seconds']:.1f} |")
-    return "\n".join(lines)
+            numbers = f"{1000 * median(each['seconds']):.0f}", f"{ratio:.2f}×", f"{each['gradient_error']:.0e}"
+            yield [name, setting, *numbers, f"{each['first_seconds']:.1f}"]
+
+
+def table(found: dict[str, dict[str, dict[str, Any]]]) -> str:
+    """Return all of them in Markdown."""
+    head = [
+        "| network | setting | ms a step | speed | error of the first gradient | first step (s) |",
+        "| --- | --- | ---: | ---: | ---: | ---: |",
+    ]
+    return "\n".join([*head, *(f"| {' | '.join(row)} |" for row in rows(found))])
 
 
 def main() -> None:
@@ -116,7 +121,9 @@ def main() -> None:
     if arguments.record:
         processor = dict(torch.cpu.get_capabilities())
         write_record(arguments.record.with_suffix(".json"), {"processor": processor, "found": found})
-        arguments.record.with_suffix(".md").write_text(f"    {command()}\n\n{table(found)}\n")
+        arguments.record.with_suffix(".md").write_text(
+            f"# {arguments.record.name}\n\n    {command()}\n\n{table(found)}\n"
+        )
 
 
 if __name__ == "__main__":

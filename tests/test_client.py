@@ -1,13 +1,17 @@
-import numpy as np
+from collections.abc import Mapping
+
 import pytest
 import torch
+from pydantic import PrivateAttr
 from small import small
 from torch.nn.functional import cross_entropy
 
-from feddecorr.client import Client, split_batches
+from feddecorr.client import Client
 from feddecorr.errors import RunError
 from feddecorr.federation import Simulation
 from feddecorr.messages import Broadcast
+from feddecorr.methods import Local, Method
+from feddecorr.objective import Pass, Term
 from feddecorr.rounds import federate
 from feddecorr.states import State
 
@@ -127,13 +131,6 @@ def test_a_diverging_client_is_an_error() -> None:
         Client(simulation.task)(first_broadcast(simulation), simulation.shards[0], {})
 
 
-@pytest.mark.parametrize(("count", "sizes"), [(10, [4, 4, 2]), (9, [4, 5]), (8, [4, 4]), (1, [1]), (5, [5])])
-def test_no_batch_of_one_unless_it_is_all_there_is(count: int, sizes: list[int]) -> None:
-    batches = split_batches(torch.arange(count), 4)
-    assert [len(batch) for batch in batches] == sizes
-    np.testing.assert_array_equal(torch.cat(batches).numpy(), np.arange(count))
-
-
 def test_frozen_parameters_stay_as_they_are() -> None:
     """Not even weight decay moves them."""
     simulation = Simulation(small("training.weight_decay=0.1"))
@@ -144,3 +141,35 @@ def test_frozen_parameters_stay_as_they_are() -> None:
     update, _ = client(sent, simulation.shards[0], {})
     assert torch.equal(update.weights[frozen], sent.weights[frozen])
     assert not all(torch.equal(update.weights[name], tensor) for name, tensor in sent.weights.items())
+
+
+class Looking(Method):
+    """Hands every pass on to a list."""
+
+    _passes: list[Pass] = PrivateAttr(default_factory=list)
+
+    def terms(self, local: Local) -> Mapping[str, Term]:  # noqa: ARG002 - nothing else matters
+        """Look, and add nothing."""
+
+        def look(forward: Pass) -> torch.Tensor:
+            self._passes.append(forward)
+            return forward.z.new_zeros(())
+
+        return {"look": look}
+
+
+@pytest.mark.parametrize("augment", ["none", "flip"])
+def test_a_pass_says_which_images_come_as_they_are(augment: str) -> None:
+    """Places are those in the shard; an image that is augmented has none."""
+    looking = Looking()
+    simulation = Simulation(small(f"data.augment={augment}").model_copy(update={"method": looking}))
+    Client(simulation.task)(first_broadcast(simulation), simulation.shards[1], {})
+    images = simulation.shards[1].images
+    assert looking._passes
+    for forward in looking._passes:
+        if augment == "flip":
+            assert forward.places is None
+            continue
+        assert forward.places is not None
+        assert torch.equal(forward.x, simulation.dataset.normalize(images.pixels[forward.places]))
+        assert torch.equal(forward.y, images.labels[forward.places])

@@ -65,3 +65,10 @@ def test_later_terms_replace_earlier_ones_in_their_place() -> None:
     first, second = linear(OTHERS), proximal(1.0, OTHERS)
     found = combine({"cross_entropy": cross_entropy, "a": first}, {"b": second}, {"cross_entropy": second, "a": None})
     assert list(found.items()) == [("cross_entropy", second), ("b", second)]
+
+
+def test_the_classification_loss_of_several_clients_is_that_of_each() -> None:
+    logits, labels = torch.randn(3, 5, 4, dtype=torch.float64), torch.randint(4, (3, 5))
+    several = cross_entropy(Pass(logits, labels, logits, logits, {}))
+    each = [cross_entropy(Pass(x, y, x, x, {})) for x, y in zip(logits, labels, strict=True)]
+    torch.testing.assert_close(several, torch.stack(each), rtol=1e-12, atol=0)

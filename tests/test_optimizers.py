@@ -4,7 +4,7 @@ import pytest
 import torch
 from small import small
 
-from feddecorr.optimizers import OPTIMIZERS, SGD, clip
+from feddecorr.optimizers import OPTIMIZERS, SGD, clip, clip_each
 
 
 @pytest.mark.parametrize("name", ["sgd", "adamw"])
@@ -79,3 +79,31 @@ def test_clipping_is_that_of_torch(longest: float) -> None:
         assert parameter.grad is not None
         torch.testing.assert_close(mine, parameter.grad)
     assert longest < 1 or all(torch.equal(*pair) for pair in zip(clip(gradients, longest), gradients, strict=True))
+
+
+def test_of_several_clients_each_is_clipped_by_itself() -> None:
+    gradients = [torch.randn(3, 5, 2, dtype=torch.float64), torch.randn(3, 7, dtype=torch.float64)]
+    gradients[0][1] /= 100
+    gradients[1][1] /= 100  # the one whose gradient is short
+    clipped = clip_each(gradients, 0.5)
+    for client in range(3):
+        expected = clip([gradient[client] for gradient in gradients], 0.5)
+        for mine, theirs in zip(clipped, expected, strict=True):
+            torch.testing.assert_close(mine[client], theirs, rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("name", ["sgd", "adamw"])
+def test_clients_that_are_done_stay_where_they_are(name: str) -> None:
+    """And the others go on with their own momentum, as if they had been alone."""
+    torch.manual_seed(0)
+    stacked = [torch.randn(3, 4)]
+    alone = [stacked[0][:1].clone()]
+    training = small(f"training.optimizer={name}", "training.momentum=0.9").training
+    together, single = (OPTIMIZERS[name](weights, training, 0.1) for weights in (stacked, alone))
+    for clients in (3, 3, 2, 1, 1):
+        gradient, before = torch.randn(clients, 4), stacked[0].clone()
+        together.step([gradient])
+        single.step([gradient[:1]])
+        assert torch.equal(stacked[0][clients:], before[clients:])
+        assert not torch.equal(stacked[0][:clients], before[:clients])
+        torch.testing.assert_close(stacked[0][:1], alone[0])

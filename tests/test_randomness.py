@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from feddecorr.randomness import first_of_permutation, frozen_stream, generator, named_seed, seeded
+from feddecorr.randomness import Stream, first_of_permutation, frozen_stream, generator, named_seed, seeded
 
 
 def test_a_name_is_a_stream() -> None:
@@ -32,6 +32,20 @@ def test_the_global_generator_is_put_back() -> None:
     with seeded(0, "a"):
         assert torch.equal(torch.rand(3), first)
     assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_those_who_take_turns_draw_as_if_they_were_alone() -> None:
+    with seeded(0, "a"):
+        alone = torch.rand(3)
+    mine, others = Stream(0, "a"), Stream(0, "b")
+    drawn = []
+    with torch.random.fork_rng():
+        for _ in range(3):
+            with mine:
+                drawn.append(torch.rand(1))
+            with others:
+                torch.rand(5)
+    assert torch.equal(torch.cat(drawn), alone)
 
 
 @pytest.mark.parametrize("length", [1, 2, 10, 1000, 1_000_000])

@@ -4,7 +4,10 @@ from small import small
 from torch import nn
 
 from feddecorr.federation import Simulation
-from feddecorr.reference import Reference
+from feddecorr.messages import Broadcast
+from feddecorr.methods import Local
+from feddecorr.objective import Pass
+from feddecorr.reference import Reference, RoundReference
 from feddecorr.representation import capture_representations
 from feddecorr.threads import threads
 
@@ -103,3 +106,97 @@ def test_layers_are_folded_only_where_nothing_is_lost(statistics: bool) -> None:
     with capture_representations(network.eval()) as seen:
         assert torch.allclose(logits, network(x))
     assert torch.allclose(z, seen.z)
+
+
+def test_a_layer_whose_input_is_seen_is_not_written_over() -> None:
+    """Neither where it is the representation, nor where the same ReLU stands elsewhere, too."""
+    torch.manual_seed(0)
+    bend = nn.ReLU()
+
+    class Around(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.path = nn.Sequential(nn.Linear(6, 6), bend)
+            self.bend = bend
+            self.out = nn.Sequential(nn.Linear(6, 6), nn.Identity(), nn.ReLU(), nn.Linear(6, 3))
+            self.representation_layer = "out.2"
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            half = self.path(x) - 1
+            out: torch.Tensor = self.out(half + self.bend(half))
+            return out
+
+    network, x = Around(), torch.randn(5, 6)
+    z, logits = Reference(network, network.state_dict())(x)
+    with capture_representations(network) as seen:
+        assert torch.equal(logits, network(x))
+    assert torch.equal(z, seen.z)
+    assert bool((z < 0).any())
+
+
+class Counting(nn.Module):
+    """Counts its images as they pass."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.images = 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Hand on."""
+        self.images += len(x)
+        return x
+
+
+def a_pass(x: torch.Tensor, places: torch.Tensor | None) -> Pass:
+    chosen = x if places is None else x[places]
+    return Pass(chosen, chosen, chosen, chosen, {}, places=places)
+
+
+def reference_of_round(*layers: nn.Module) -> tuple[RoundReference, Counting, torch.Tensor]:
+    torch.manual_seed(0)
+    network = nn.Sequential(Counting(), *layers, nn.Linear(6, 3))
+    nothing = Broadcast(1, {}, {}, {})
+    labels = torch.zeros(10, dtype=torch.long)
+    local = Local(client=0, broadcast=nothing, memory={}, model=network, labels=labels, classes=3)
+    reference = RoundReference(local, network.state_dict())
+    (counting,) = [module for module in reference._model.modules() if isinstance(module, Counting)]
+    return reference, counting, torch.randn(10, 6)
+
+
+def test_an_image_is_looked_at_once_in_a_round() -> None:
+    """However often it comes and beside whom, its answer is the reference's."""
+    reference, counting, x = reference_of_round(nn.Linear(6, 6), nn.ReLU())
+    z, logits = reference(x)
+    counting.images = 0
+    for epoch in range(3):
+        for places in torch.randperm(10, generator=torch.Generator().manual_seed(epoch)).split(4):
+            torch.testing.assert_close(reference.logits(a_pass(x, places)), logits[places])
+    assert counting.images == 10
+    for places in torch.arange(10).split(5):
+        torch.testing.assert_close(reference.z(a_pass(x, places)), z[places])
+    assert counting.images == 20  # representations were not asked for before
+
+
+def test_an_image_that_changes_is_looked_at_each_time() -> None:
+    reference, counting, x = reference_of_round()
+    for _ in range(3):
+        reference.z(a_pass(x, None))
+    assert counting.images == 30
+
+
+def test_an_image_whose_answer_depends_on_others_is_looked_at_each_time() -> None:
+    reference, counting, x = reference_of_round(nn.BatchNorm1d(6, track_running_stats=False))
+    for places in (torch.arange(10), torch.arange(5)):
+        assert torch.equal(reference.z(a_pass(x, places)), reference(x[places])[0])
+    assert counting.images == 30
+
+
+def test_answers_that_would_fill_the_memory_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("feddecorr.reference.MOST_KEPT", 10 * 3 * 4)
+    reference, counting, x = reference_of_round()
+    for _ in range(3):
+        reference.logits(a_pass(x, torch.arange(10)))
+    assert counting.images == 10
+    for _ in range(3):
+        reference.z(a_pass(x, torch.arange(10)))
+    assert counting.images == 40

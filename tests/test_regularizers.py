@@ -94,7 +94,7 @@ def test_options_of_the_newer_kinds() -> None:
         ("regularizers=decof", "did you mean 'decov'"),
         ("regularizers.decov.beta=1", "unknown option 'beta'"),
         ("regularizers.decov.weight=-1", "greater than or equal to 0"),
-        ("regularizers.feddecorr.weight=1", "unknown option 'weight': there are: beta, normalization"),
+        ("regularizers.feddecorr.weight=1", "unknown option 'weight': there are: beta, dying, normalization"),
         ("regularizers.feddecorr.normalization=own", "'paper' or 'released'"),
         ("regularizers.structured_decov.size=0", "greater than 0"),
         ("regularizers.logdet.shrinkage=1", "less than 1"),

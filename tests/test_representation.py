@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, linear
 
-from feddecorr.decorrelation import FedDecorrLoss
 from feddecorr.errors import UserError
+from feddecorr.loss_module import FedDecorrLoss
 from feddecorr.representation import capture_representations, find_classifier
 
 torch.set_num_threads(1)  # tensors are tiny

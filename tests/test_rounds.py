@@ -1,11 +1,16 @@
+from typing import get_args
+
+import pytest
 import torch
 from small import small
+from torch import Tensor
 
 from feddecorr.federation import Simulation
 from feddecorr.messages import Update
 from feddecorr.methods import mean_weights
-from feddecorr.rounds import TermMeans, draw_clients
-from feddecorr.states import Mean
+from feddecorr.rounds import STATISTICS, TermMeans, draw_clients
+from feddecorr.settings.experiment import Experiment
+from feddecorr.states import Mean, PooledMean, State
 
 
 def update(examples: int, value: float, buffer: float = 0.0, batches: int = 0) -> Update:
@@ -42,6 +47,53 @@ def test_statistics_are_averaged_and_counters_take_the_largest() -> None:
     torch.testing.assert_close(mean.value["mean"], torch.tensor([4.0]))
     assert int(mean.value["batches"]) == 3
     assert mean.value["batches"].dtype == torch.int64
+
+
+def statistics(samples: Tensor) -> State:
+    return {
+        "1.running_mean": samples.mean(0),
+        "1.running_var": samples.var(0, correction=0),
+        "1.num_batches_tracked": torch.tensor(len(samples)),
+        "other": samples[0],
+    }
+
+
+@pytest.mark.parametrize("order", [[0, 1, 2, 3], [2, 0, 3, 1]])
+def test_pooled_statistics_are_those_of_all_samples_together(order: list[int]) -> None:
+    """Whatever the order in which clients come, and however far apart they lie; all else is averaged as always."""
+    stream = torch.Generator().manual_seed(0)
+    clients = [10 * k + torch.randn(n, 5, generator=stream).double() for k, n in enumerate((3, 50, 7, 20))]
+    pooled, plain = PooledMean(), Mean()
+    for client in order:
+        pooled.add(statistics(clients[client]), len(clients[client]))
+        plain.add(statistics(clients[client]), len(clients[client]))
+    expected = statistics(torch.cat(clients))
+    torch.testing.assert_close(pooled.value["1.running_mean"], expected["1.running_mean"])
+    torch.testing.assert_close(pooled.value["1.running_var"], expected["1.running_var"])
+    assert (plain.value["1.running_var"] < 0.1 * expected["1.running_var"]).all()  # what averaging leaves out
+    assert torch.equal(pooled.value["other"], plain.value["other"])
+    assert int(pooled.value["1.num_batches_tracked"]) == 50
+
+
+def test_means_without_variances_are_averaged() -> None:
+    """Whatever module of one's own has such a name."""
+    pooled = PooledMean()
+    for value in (1.0, 3.0):
+        pooled.add({"own.running_mean": torch.tensor([value])}, 1)
+    assert pooled.value["own.running_mean"].tolist() == [2.0]
+
+
+def test_pooling_equals_changes_no_bit() -> None:
+    """Neither of one client alone nor of clients that agree."""
+    state = statistics(torch.randn(9, 1000, generator=torch.Generator().manual_seed(0)))
+    pooled = PooledMean()
+    for weight in (3, 5, 11):
+        pooled.add(state, weight)
+        assert all(torch.equal(pooled.value[name], state[name]) for name in state)
+
+
+def test_every_way_of_treating_statistics_has_its_mean() -> None:
+    assert set(STATISTICS) == set(get_args(Experiment.model_fields["buffers"].annotation))
 
 
 def test_terms_are_averaged_by_examples() -> None:

@@ -1,46 +1,29 @@
 """What may be imported, by the list in docs/extending.md: it is there, it says what it is, and it is enough."""
 
 import ast
-import inspect
 import re
 from collections.abc import Iterator
 from importlib import import_module
 
 import pytest
 from pages import ROOT, all_pages
+from surface import SURFACE, said_of
 
 from feddecorr.settings.experiment import FAMILIES
 
 PAGES = {page.path: page for page in all_pages()}
 PAGE = PAGES["docs/extending.md"].text
-SURFACE = {
-    module: re.findall(r"`(\w+)`", names)
-    for module, names in re.findall(r"^\| `(feddecorr[\w.]*)` \| (.*) \|$", PAGE, re.MULTILINE)
-}
 NAMES = [f"{module}.{name}" for module, names in SURFACE.items() for name in names]
 CODE = {
     f"{page.path}:{block.line}": block.text
     for page in PAGES.values()
     for block in page.blocks
     if block.language == "python"
-} | {f"examples/{file.name}": file.read_text() for file in (ROOT / "examples").glob("*.py")}
-
-
-def said_of(module: str, name: str) -> str | None:
-    """Return what is said of a name where it is defined: its own docstring, or the string below a variable."""
-    home = import_module(module)
-    value = getattr(home, name)
-    if inspect.isclass(value) or inspect.isfunction(value):
-        said: str | None = vars(value).get("__doc__", value.__doc__)
-        return said
-    body = ast.parse(inspect.getsource(home)).body
-    for statement, below in zip(body, [*body[1:], None], strict=True):
-        match statement, below:
-            case ast.ImportFrom(module=str(origin), names=names), _ if name in {alias.name for alias in names}:
-                return said_of(origin, name)
-            case ast.Assign(targets=[ast.Name(id=found)]), ast.Expr(ast.Constant(str(text))) if found == name:
-                return text
-    return None
+} | {
+    f"{folder}/{file.name}": file.read_text()
+    for folder in ("examples", "docs/gallery")
+    for file in (ROOT / folder).glob("*.py")
+}
 
 
 def imported(code: str) -> Iterator[str]:

@@ -6,9 +6,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from feddecorr.beta import convert_beta
     from feddecorr.collapse.diagnosis import Diagnosis
     from feddecorr.collapse.passes import diagnose
-    from feddecorr.decorrelation import FedDecorrLoss
+    from feddecorr.loss_module import FedDecorrLoss
     from feddecorr.representation import capture_representations
     from feddecorr.runs.pipeline import ensure, resume, run
     from feddecorr.runs.record import Record
@@ -17,9 +18,10 @@ if TYPE_CHECKING:
 _HOMES = {
     "Diagnosis": "feddecorr.collapse.diagnosis",
     "Experiment": "feddecorr.settings.experiment",
-    "FedDecorrLoss": "feddecorr.decorrelation",
+    "FedDecorrLoss": "feddecorr.loss_module",
     "Record": "feddecorr.runs.record",
     "capture_representations": "feddecorr.representation",
+    "convert_beta": "feddecorr.beta",
     "diagnose": "feddecorr.collapse.passes",
     "ensure": "feddecorr.runs.pipeline",
     "resume": "feddecorr.runs.pipeline",
@@ -32,6 +34,7 @@ __all__ = [
     "FedDecorrLoss",
     "Record",
     "capture_representations",
+    "convert_beta",
     "diagnose",
     "ensure",
     "resume",

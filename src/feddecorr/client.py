@@ -1,30 +1,51 @@
-"""The client: the one training loop, which every engine calls and no method repeats."""
+"""The client: local training from what the server sent, by the one loop that no method repeats."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
-from feddecorr.data.augment.changes import augment
-from feddecorr.errors import RunError
+from feddecorr.batchnorm import fix_statistics
 from feddecorr.federation import Shard, Task
-from feddecorr.levels import Levels, capture_levels
+from feddecorr.local_training.alone import Alone
+from feddecorr.local_training.part import ClientError, Part
+from feddecorr.local_training.side_by_side import SideBySide
 from feddecorr.messages import Broadcast, Update
-from feddecorr.methods import Local, Trained
-from feddecorr.objective import Pass, Term, combine, cross_entropy
-from feddecorr.optimizers import OPTIMIZERS, clip
-from feddecorr.randomness import generator, seeded
-from feddecorr.representation import capture_representations
+from feddecorr.methods import Trained
+from feddecorr.optimizers import OPTIMIZERS
 from feddecorr.states import State, copy_into
 from feddecorr.threads import threads
 
-BUFFERS = "buffers/"
-METHOD = "method/"
-NO_ROOM: Mapping[str, State] = {}
+Room = Mapping[str, State]
+"""Tensors to hold the trained `weights` and `buffers`, if there are any, laid out like those of an earlier update."""
+
+NO_ROOM: Room = {}
+
+Outcome = tuple[Update, State] | Exception
+"""What a client sends and what it is to remember, or what went wrong."""
+
+Step = TypeVar("Step")
+
+
+class Learner(Protocol[Step]):
+    """What the loop trains: one client's network, or those of several side by side."""
+
+    @property
+    def trainable(self) -> Sequence[Tensor]:
+        """What the steps move."""
+
+    @property
+    def steps(self) -> Iterable[Step]:
+        """All local steps."""
+
+    def gradients(self, step: Step) -> Sequence[Tensor]:
+        """Return the gradient of one step, by all that is trainable."""
+
+    def clip(self, gradients: Sequence[Tensor], longest: float) -> Sequence[Tensor]:
+        """Return gradients that are no longer than that."""
 
 
 class Client:
@@ -39,139 +60,77 @@ class Client:
         self.parameters = dict(self.model.named_parameters())
         self.buffers = dict(self.model.named_buffers())
 
-    def __call__(
-        self, broadcast: Broadcast, shard: Shard, memory: State, room: Mapping[str, State] = NO_ROOM
-    ) -> tuple[Update, State]:
-        """Train on the shard from what the server sent; return the update and what to remember.
-
-        In `room` may be tensors to hold the trained `weights` and `buffers`, laid out like those of an earlier update.
-        """
+    def __call__(self, broadcast: Broadcast, shard: Shard, memory: State, room: Room = NO_ROOM) -> tuple[Update, State]:
+        """Train on the shard from what the server sent; return the update and what to remember."""
         experiment = self.task.experiment
-        remembered = _section(memory, BUFFERS) if experiment.buffers == "local" else {}
+        part = Part(self.task, self.model, broadcast, shard, memory)
         _load(self.parameters, broadcast.weights, room.get("weights", {}))
-        _load(self.buffers, remembered or broadcast.buffers, room.get("buffers", {}))
-        local = Local(
-            client=shard.client,
-            broadcast=broadcast,
-            memory=_section(memory, METHOD),
-            model=self.model,
-            labels=shard.images.labels,
-            classes=len(self.task.classes),
-        )
-        with (
-            threads(experiment.training.threads),
-            seeded(experiment.seed, "client", broadcast.round, shard.client),
-        ):
-            amount, tally = self._train(local, shard)
+        _load(self.buffers, part.buffers, room.get("buffers", {}))
+        self._set_mode(broadcast.round)
+        with threads(experiment.training.threads), torch.random.fork_rng(), part.stream:
+            learner = Alone(part)
+            with learner.watching():
+                amounts = self._train(learner, broadcast.round)
             weights = {name: parameter.detach().cpu() for name, parameter in self.parameters.items()}
             buffers = {name: buffer.detach().cpu() for name, buffer in self.buffers.items()}
-            extra, kept = experiment.method.finish(local, Trained(weights, buffers, amount))
-        memory = {METHOD + name: tensor for name, tensor in kept.items()}
-        if experiment.buffers == "local":
-            # Copies, because the method may remember the same tensors, and a file holds none twice.
-            memory |= {BUFFERS + name: tensor.clone() for name, tensor in buffers.items()}
-        update = Update(
-            round=broadcast.round,
-            client=shard.client,
-            examples=len(shard),
-            amount=amount,
-            weights=weights,
-            buffers=buffers,
-            extra=extra,
-            metrics=tally.means(),
-            epochs=tally.epochs() if experiment.evaluation.epochs else {},
-        )
-        return update, memory
+            return part.finish(Trained(weights, buffers, amounts[-1]), learner.tally)
 
-    def _train(self, local: Local, shard: Shard) -> tuple[float, Tally]:
-        experiment = self.task.experiment
-        training, method = experiment.training, experiment.method
-        terms = combine({"cross_entropy": cross_entropy}, experiment.regularizers, method.terms(local))
-        trainable, gradient = local.trainable, method.gradient(local)
-        optimizer = OPTIMIZERS[training.optimizer](trainable, training, training.rate(local.broadcast.round))
-        tally = Tally(terms)
+    def together(self, broadcast: Broadcast, held: Sequence[tuple[Shard, State, Room]]) -> dict[int, Outcome]:
+        """Train several clients side by side, each as if it were alone, but for the last bits.
+
+        A client that fails leaves, and the others are trained without it.
+        """
+        outcomes: dict[int, Outcome] = {}
+        with threads(self.task.experiment.training.threads), torch.random.fork_rng():
+            while left := [each for each in held if each[0].client not in outcomes]:
+                try:
+                    outcomes |= self._side_by_side(broadcast, left)
+                except ClientError as error:
+                    outcomes[error.client] = error.error
+        return outcomes
+
+    def _side_by_side(self, broadcast: Broadcast, held: Sequence[tuple[Shard, State, Room]]) -> dict[int, Outcome]:
+        _load(self.parameters, broadcast.weights, {})
+        self._set_mode(broadcast.round)
+        parts = [Part(self.task, self.model, broadcast, shard, memory) for shard, memory, _ in held]
+        rooms = {shard.client: room.get("weights", {}) for shard, _, room in held}
+        kinds: dict[tuple[str, ...], list[Part]] = {}  # by the terms they have: a method may give them different ones
+        for part in parts:
+            _load(self.buffers, part.buffers, {})
+            with part.turn():
+                kinds.setdefault(tuple(part.terms), []).append(part)
+        for parameter in self.parameters.values():  # nobody's: who looks at the live module is not to go unnoticed
+            parameter.data = torch.full_like(parameter, torch.nan)
+        outcomes: dict[int, Outcome] = {}
+        for alike in kinds.values():
+            alike.sort(key=lambda part: -part.visits.steps)
+            learner = SideBySide(self.task, self.model, alike)
+            amounts = self._train(learner, broadcast.round)
+            for place, part in enumerate(alike):
+                state = learner.trained(place, rooms[part.client])
+                trained = Trained(*state, amounts[part.visits.steps - 1])
+                try:
+                    with part.turn():
+                        outcomes[part.client] = part.finish(trained, learner.tally, place)
+                except ClientError as error:
+                    outcomes[part.client] = error.error
+        return outcomes
+
+    def _set_mode(self, number: int) -> None:
         self.model.train()
-        with ExitStack() as stack:
-            seen = stack.enter_context(capture_representations(self.model))
-            levels = stack.enter_context(capture_levels(self.model)) if method.needs_levels else Levels()
-            for batches in self._epochs(local, shard):
-                tally.begin_epoch()
-                for x, y in batches:
+        if self.task.experiment.fixes_statistics(number):
+            fix_statistics(self.model)
 
-                    def compute(term: Term | None = None, x: Tensor = x, y: Tensor = y) -> Sequence[Tensor]:
-                        logits = self.model(x)
-                        forward = Pass(x, y, seen.z, logits, self.parameters, levels.pooled)
-                        value = tally.total(forward) if term is None else term(forward)
-                        return torch.autograd.grad(value, trainable, materialize_grads=True)
-
-                    gradients = gradient(compute)
-                    optimizer.step(gradients if training.clip is None else clip(gradients, training.clip))
-        return optimizer.amount, tally
-
-    def _epochs(self, local: Local, shard: Shard) -> Iterator[Iterator[tuple[Tensor, Tensor]]]:
-        """Yield the batches of each local epoch."""
-        experiment = self.task.experiment
-        training, images = experiment.training, shard.images
-
-        def batches(epoch: int, steps: int) -> Iterator[tuple[Tensor, Tensor]]:
-            place = local.broadcast.round, local.client, epoch
-            order = torch.randperm(len(shard), generator=generator(experiment.seed, "batches", *place))
-            chance = generator(experiment.seed, "augmentation", *place)
-            for batch in split_batches(order, training.batch)[:steps]:
-                pixels = augment(images.pixels.index_select(0, batch), experiment.data.augment, chance)
-                yield self.task.normalize(pixels.to(training.device)), images.labels[batch].to(training.device)
-
-        whole = len(split_batches(torch.arange(len(shard)), training.batch))
-        for epoch, steps in enumerate(training.steps_per_epoch(whole)):
-            yield batches(epoch, steps)
-
-
-class Tally:
-    """Adds the terms up and keeps the mean of each over the local steps."""
-
-    def __init__(self, terms: Mapping[str, Term]) -> None:
-        self.terms = terms
-        self._passes: list[list[Tensor]] = []
-        self._begun: list[int] = []
-
-    def begin_epoch(self) -> None:
-        """Let the next passes belong to a new local epoch."""
-        self._begun.append(len(self._passes))
-
-    def total(self, forward: Pass) -> Tensor:
-        """Return the objective of one pass."""
-        values = [term(forward) for term in self.terms.values()]
-        self._passes.append([value.detach() for value in values])
-        return sum(values[1:], start=values[0])
-
-    def means(self) -> dict[str, float]:
-        """Return the mean of each term, or refuse to hand on a model that diverged."""
-        means = self._means(0, None)
-        for name, mean in means.items():
-            if not math.isfinite(mean):
-                raise RunError(f"the term '{name}' became {mean} in local training; lower training.lr")
-        return means
-
-    def epochs(self) -> dict[str, list[float]]:
-        """Return the means of each local epoch."""
-        each = [self._means(*bounds) for bounds in zip(self._begun, [*self._begun[1:], None], strict=True)]
-        return {name: [means[name] for means in each] for name in self.terms}
-
-    def _means(self, start: int, stop: int | None) -> dict[str, float]:
-        table = torch.stack([torch.stack(values) for values in self._passes[start:stop]])
-        return dict(zip(self.terms, table.double().mean(0).tolist(), strict=True))
-
-
-def split_batches(order: Tensor, size: int) -> list[Tensor]:
-    """Cut into batches; a last batch of one, of which BatchNorm knows no variance, joins the one before it."""
-    batches = list(order.split(size))
-    if len(batches) > 1 and len(batches[-1]) == 1:
-        batches[-2:] = [torch.cat(batches[-2:])]
-    return batches
-
-
-def _section(state: State, prefix: str) -> State:
-    return {name.removeprefix(prefix): tensor for name, tensor in state.items() if name.startswith(prefix)}
+    def _train(self, learner: Learner[Step], number: int) -> list[float]:
+        """Take all local steps; return what they amount to after each."""
+        training = self.task.experiment.training
+        optimizer = OPTIMIZERS[training.optimizer](learner.trainable, training, training.rate(number))
+        amounts = []
+        for step in learner.steps:
+            gradients = learner.gradients(step)
+            optimizer.step(gradients if training.clip is None else learner.clip(gradients, training.clip))
+            amounts.append(optimizer.amount)
+        return amounts
 
 
 @torch.no_grad()

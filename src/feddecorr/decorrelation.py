@@ -19,19 +19,23 @@ from collections.abc import Callable
 from typing import Concatenate, Literal, ParamSpec, get_args
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import batch_norm, pad
 
 from feddecorr.errors import UserError
 from feddecorr.gram import gram, off_diagonal
 
 Normalization = Literal["paper", "released"]
+Dying = Literal["ignored", "counted"]
 
 EPSILON = 1e-8
 """Added to each unbiased variance, as in the authors' code: it bounds the gradient of a feature that dies.
 
 Features with a standard deviation of 1e-4 and less fade out; to all others the scale of a feature is nothing.
 """
+
+FADED = 0.01
+"""The share of the mean variance at which a feature counts as half dead."""
 
 Options = ParamSpec("Options")
 
@@ -68,18 +72,46 @@ def loss_of_batches(
 
 
 @loss_of_batches
-def feddecorr(z: Tensor, normalization: Normalization = "released") -> Tensor:
+def feddecorr(z: Tensor, normalization: Normalization = "released", dying: Dying = "ignored") -> Tensor:
     """Return the FedDecorr loss (Shi et al., ICLR 2023).
 
     `paper` is its equation 8, ‖K‖²_F / d², with K the correlation matrix. `released` is what the authors' code
     computes: the mean square of the off-diagonal entries of (n−1)·K, divided by n. They are related by
     released = ((n−1)² / n) · (d·paper − 1) / (d−1), so one β acts about n times stronger under `released`.
+
+    As published, a feature that never varies correlates with nothing: its death lowers the loss (`ignored`). Under
+    `counted` it counts as correlated with every other, and one that fades as far as it has faded.
     """
-    n, d = z.shape
+    return _feddecorr(z, normalization, dying)
+
+
+def feddecorr_of_each(z: Tensor, normalization: Normalization = "released", dying: Dying = "ignored") -> Tensor:
+    """Return the FedDecorr loss of each of several batches, of shape (batches, n, d), all at once."""
+    with torch.autocast(z.device.type, enabled=False):
+        wide = z.to(torch.promote_types(z.dtype, torch.float32))
+        return _feddecorr(wide, normalization, dying) if z.shape[1] > 1 else (wide * 0).sum((-2, -1))
+
+
+def _feddecorr(z: Tensor, normalization: Normalization, dying: Dying) -> Tensor:
+    n, d = z.shape[-2:]
     scores = standardize(z)
-    if _known(normalization) == "paper":
-        return gram(scores).square().sum() / (n * d) ** 2
-    return off_diagonal(scores) * ((n - 1) ** 2 / (n**3 * d * max(d - 1, 1)))
+    if known_normalization(normalization) == "paper":
+        loss, unit = gram(scores).square().sum((-2, -1)) / (n * d) ** 2, (d - 1) / d
+    else:
+        loss, unit = off_diagonal(scores) * ((n - 1) ** 2 / (n**3 * d * max(d - 1, 1))), (n - 1) ** 2 / n
+    return loss if known_dying(dying) == "ignored" else loss + unit * fading(z).square().mean(-1)
+
+
+def fading(z: Tensor) -> Tensor:
+    """Return how far each feature has died: from 0, for one that varies, to 1, for one that never does.
+
+    It is s / (v + s), with v the feature's variance and s a hundredth of the mean of all variances: the scale of the
+    representations does not matter. Of several batches, of each.
+    """
+    moved = z - z[..., :1, :].detach()
+    variances = (moved - moved.mean(-2, keepdim=True)).square().mean(-2)
+    small = FADED * variances.mean(-1, keepdim=True)
+    return small / (variances + small).clamp(min=torch.finfo(z.dtype).tiny)
 
 
 @loss_of_batches
@@ -111,8 +143,9 @@ def decov(z: Tensor) -> Tensor:
 def structured_decov(z: Tensor, size: int = 8) -> Tensor:
     """Return DeCov between groups of `size` consecutive features; within a group they may covary.
 
-    After the Structured Decorrelation Constraint (Xiong et al., ICDM 2016): ½ (‖C‖²_F − Σ_g ‖C_gg‖²_F), with
-    C_gg the covariance within group g. Groups of one make it DeCov; a single group makes it zero.
+    After the Structured Decorrelation Constraint (Xiong et al., ICDM 2016), as we read it; no public code confirms
+    the formula: ½ (‖C‖²_F − Σ_g ‖C_gg‖²_F), with C_gg the covariance within group g. Groups of one make it DeCov;
+    a single group makes it zero.
     """
     n, d = z.shape
     if size < 1:
@@ -167,40 +200,18 @@ def spectral_entropy(z: Tensor) -> Tensor:
     return (seen * seen.log()).sum().to(z.dtype) + 0 * shares.detach().sum()
 
 
-class FedDecorrLoss(nn.Module):
-    """The FedDecorr loss as a module: representations of shape (n, d) in, a scalar out.
-
-    On the CPU, representations with NaN, infinity or numbers too large to be squared are refused. Elsewhere that
-    would wait for the device in every step, and in a compiled graph it cannot be: there the loss becomes NaN.
-    """
-
-    def __init__(self, normalization: Normalization = "released") -> None:
-        super().__init__()
-        self.normalization = _known(normalization)
-
-    def forward(self, z: Tensor) -> Tensor:
-        """Return the unweighted loss."""
-        if z.device.type == "cpu" and not torch.compiler.is_compiling():
-            _refuse_infinite(z.detach())
-        return feddecorr(z, self.normalization)
-
-    def extra_repr(self) -> str:
-        """Return what `print` shows between the brackets."""
-        return f"normalization={self.normalization!r}"
-
-
-def _refuse_infinite(z: Tensor) -> None:
-    if not math.isfinite(float(torch.linalg.vector_norm(as_batch(z)))):
-        raise UserError(
-            "the representations hold NaN, infinity or numbers too large to be squared: training has diverged "
-            "(lower the learning rate), or the model's input was broken already"
-        )
-
-
-def _known(normalization: Normalization) -> Normalization:
+def known_normalization(normalization: Normalization) -> Normalization:
+    """Return it, or refuse what is none."""
     if normalization not in get_args(Normalization):
         raise UserError(f"the normalization is one of {', '.join(get_args(Normalization))}, not {normalization!r}")
     return normalization
+
+
+def known_dying(dying: Dying) -> Dying:
+    """Return it, or refuse what is none."""
+    if dying not in get_args(Dying):
+        raise UserError(f"dying features are one of {', '.join(get_args(Dying))}, not {dying!r}")
+    return dying
 
 
 def centre(z: Tensor) -> Tensor:
@@ -214,7 +225,11 @@ def centre(z: Tensor) -> Tensor:
 
 
 def standardize(z: Tensor) -> Tensor:
-    """Return the z-scores of each feature over the batch, by the biased standard deviation."""
-    n = len(z)
+    """Return the z-scores of each feature over the batch, by the biased standard deviation; of several, over each."""
+    n = z.shape[-2]
+    moved = z - z[..., :1, :].detach()
+    if z.ndim > 2:
+        moved = moved.transpose(0, 1).flatten(1)  # features of another batch are other features
     # BatchNorm without its affine part and memory is just that, in one fused step.
-    return batch_norm(z - z[0].detach(), None, None, training=True, eps=EPSILON * (n - 1) / n)
+    scores = batch_norm(moved, None, None, training=True, eps=EPSILON * (n - 1) / n)
+    return scores.unflatten(1, (len(z), -1)).transpose(0, 1) if z.ndim > 2 else scores

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -15,6 +17,7 @@ from pydantic import PositiveFloat, PositiveInt
 from torch import Tensor, nn
 
 from feddecorr.data.dataset import Images, Standardize
+from feddecorr.grouping import Together, choose
 from feddecorr.messages import RoundInfo, Server
 from feddecorr.models.placement import prepare
 from feddecorr.partition import Parts
@@ -25,6 +28,7 @@ from feddecorr.settings.trust import Trust
 from feddecorr.states import state_dict_names
 
 if TYPE_CHECKING:
+    from feddecorr.collapse.diagnosis import Diagnosis
     from feddecorr.engines.engine import RunClients
     from feddecorr.runs.memories import Memories
     from feddecorr.settings.experiment import Experiment
@@ -44,6 +48,16 @@ class Task:
     def normalize(self) -> Standardize:
         """What turns pixels into the network's input."""
         return Standardize(self.shape, self.mean, self.std)
+
+    @cached_property
+    def together(self) -> Together:
+        """How many clients train side by side; an experiment that asks for what cannot be is refused."""
+        return choose(self.experiment, self.shape, self.build_model)
+
+    def groups(self, clients: Sequence[int]) -> list[Sequence[int]]:
+        """Return the clients of a round in groups that train side by side: the same, whoever runs them."""
+        size = self.together.clients
+        return [clients[start : start + size] for start in range(0, len(clients), size)]
 
     def build_model(self) -> nn.Module:
         """Return the network, ready to run, always with the same first weights."""
@@ -207,6 +221,14 @@ class Connection(Protocol):
         """Get ready to train them; what they remember is kept in `memories`, unless they keep it themselves."""
 
 
+@runtime_checkable
+class Evaluating(Protocol):
+    """A connection whose clients evaluate models on images of their own, for a server that has none."""
+
+    def evaluate(self, number: int, server: Server) -> Diagnosis | None:
+        """Return what they find out together about the global model after a round; None if nobody can."""
+
+
 class Simulation:
     """A connection to clients that all live on this machine: a data set, dealt out."""
 
@@ -232,6 +254,13 @@ class Simulation:
     def task(self) -> Task:
         """What everyone knows."""
         return self.federation.task
+
+    def settled(self, precision: Literal["fp32", "bf16"]) -> Simulation:
+        """Return the same simulation, with a precision in place of `auto`."""
+        same = copy.copy(self)
+        task = replace(self.task, experiment=self.task.experiment.settled(precision))
+        same.federation = replace(self.federation, task=task)
+        return same
 
     def open(self, memories: Memories) -> AbstractContextManager[RunClients]:
         """Let the experiment's engine run the clients."""

@@ -19,12 +19,12 @@ def between_rows(x: Tensor) -> Tensor:
 
 
 def off_diagonal(x: Tensor) -> Tensor:
-    """Return the sum of the squared off-diagonal entries of XᵀX."""
-    n, d = x.shape
+    """Return the sum of the squared off-diagonal entries of XᵀX; of several X, of each."""
+    n, d = x.shape[-2:]
     if n < d:
         # Not below zero, where rounding can take the difference of nearly equal sums.
-        return (gram(x).square().sum() - x.square().sum(0).square().sum()).clamp(min=0)
-    return 2 * gram(x).triu(1).square().sum()
+        return (gram(x).square().sum((-2, -1)) - x.square().sum(-2).square().sum(-1)).clamp(min=0)
+    return 2 * gram(x).triu(1).square().sum((-2, -1))
 
 
 def _product(x: Tensor, *, rows: bool) -> Tensor:

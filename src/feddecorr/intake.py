@@ -6,7 +6,8 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
-from feddecorr.errors import RunError
+from feddecorr.collapse.shared_evidence import Evidence
+from feddecorr.errors import RunError, UserError
 from feddecorr.messages import Broadcast, Failure, Update
 from feddecorr.states import State, lay_out, misfits, not_finite
 
@@ -14,7 +15,7 @@ Missing = Literal["fail", "continue"]
 
 
 class Intake:
-    """Takes the updates of one round, and remembers whose are missing and why.
+    """Takes the updates of one round, and remembers whose are missing and why, and what clients remarked.
 
     An update counts if its client was asked for it in this round, has not sent one yet, and what it sent has the
     names, shapes and types of what was sent to it, all of it finite. Under `fail`, anything else ends the run;
@@ -25,6 +26,7 @@ class Intake:
         self, broadcast: Broadcast, asked: Sequence[int], *, extra: State, missing: Missing, minimum: int
     ) -> None:
         self.missing: dict[int, str] = {}
+        self.notes: dict[int, str] = {}
         self._broadcast = broadcast
         self._asked = dict.fromkeys(asked)
         self._expected = {"weights": broadcast.weights, "buffers": broadcast.buffers, "extra": extra}
@@ -41,6 +43,8 @@ class Intake:
                 self._miss(answer.client, problem)
             else:
                 self._taken.add(answer.client)
+                if answer.note:
+                    self.notes[answer.client] = answer.note
                 yield self._laid_out(answer)
         for client in self._asked:
             if client not in self._taken and client not in self.missing:
@@ -82,7 +86,7 @@ class Intake:
                 return f"its {section} do not fit ({'; '.join(problems)})"
             if wrong := not_finite(state):
                 return f"its {section} hold NaN or infinity (in {wrong[0]}); lower training.lr"
-        return None
+        return _doubt(update)
 
     def _laid_out(self, update: Update) -> Update:
         sections = {name: lay_out(getattr(update, name), like) for name, like in self._expected.items()}
@@ -90,3 +94,13 @@ class Intake:
 
     def _reasons(self) -> str:
         return "; ".join(f"client {client}: {cause}" for client, cause in self.missing.items()) or "nobody failed"
+
+
+def _doubt(update: Update) -> str | None:
+    """Return why what the client found out about its model cannot be."""
+    try:
+        if update.evidence:
+            Evidence.from_state(update.evidence)
+    except UserError as error:
+        return f"its evidence was refused: {error}"
+    return None

@@ -43,6 +43,8 @@ class Update:
     client, to the last bit. `amount` is the sum of the learning rates of the local steps, counted as plain SGD
     steps: under momentum, a gradient goes on acting in later steps (FedNova's ‖a‖₁, times the learning rate).
     `metrics` are the means of the objective's terms, `epochs` those of each local epoch where they are recorded.
+    `note` is for the run's record: what a reader has to know of this update. `evidence` is what the client found out
+    about its model on images of its own, where the server has none.
     """
 
     round: int
@@ -54,6 +56,8 @@ class Update:
     extra: State
     metrics: dict[str, float]
     epochs: dict[str, list[float]] = field(default_factory=dict)
+    note: str = ""
+    evidence: State = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -16,6 +16,7 @@ class Pass:
     """One forward pass: inputs `x`, labels `y`, representations `z`, `logits`, and the parameters by name.
 
     `levels` are what the network made on its way to `z`, of shape (n, channels) each, where a method needs them.
+    `places` are those of the images among the client's own, if they come as they are, each time the same; None if not.
     """
 
     x: Tensor
@@ -24,6 +25,7 @@ class Pass:
     logits: Tensor
     parameters: Mapping[str, Tensor]
     levels: Sequence[Tensor] = ()
+    places: Tensor | None = None
 
 
 Term = Callable[[Pass], Tensor]
@@ -38,9 +40,30 @@ def combine(*tables: Mapping[str, Term | None]) -> dict[str, Term]:
     return {name: term for name, term in merged.items() if term is not None}
 
 
+Marked = TypeVar("Marked", bound=Term)
+
+
+def of_several(term: Marked) -> Marked:
+    """Mark a term that also takes a pass of several clients, of shapes (clients, n, …), and gives each one's value.
+
+    It looks at nothing but `y`, `z` and `logits`.
+    """
+    term.of_several = True  # type: ignore[attr-defined]  # functions take any attribute
+    return term
+
+
+def takes_several(term: Term) -> bool:
+    """Tell whether a term takes a pass of several clients."""
+    return getattr(term, "of_several", False)
+
+
+@of_several
 def cross_entropy(forward: Pass) -> Tensor:
     """Return the classification loss, which every objective has unless its method replaces it."""
-    return softmax_cross_entropy(forward.logits, forward.y)
+    if forward.logits.ndim == 2:
+        return softmax_cross_entropy(forward.logits, forward.y)
+    each = softmax_cross_entropy(forward.logits.flatten(0, 1), forward.y.flatten(), reduction="none")
+    return each.view_as(forward.y).mean(1)
 
 
 def proximal(weight: float, anchor: Sequence[Tensor]) -> Term:

@@ -20,7 +20,11 @@ if TYPE_CHECKING:
 
 
 class Optimizer(Protocol):
-    """Moves parameters in place; `amount` is the sum of its learning rates, counted as plain SGD steps."""
+    """Moves parameters in place; `amount` is the sum of its learning rates, counted as plain SGD steps.
+
+    Where parameters are those of several clients, stacked, and gradients those of the first few, only those move,
+    from then on.
+    """
 
     @property
     def amount(self) -> float:
@@ -49,9 +53,12 @@ class SGD:
     @torch.no_grad()
     def step(self, gradients: Sequence[Tensor]) -> None:
         """Take one step; the gradients are left as they are."""
+        slopes = _rows(gradients, self._parameters)
+        if len(slopes[0]) < len(self._rows[0]):
+            self._rows, self._velocity = _narrowed(slopes, self._rows, self._velocity)
         torch._fused_sgd_(
             self._rows,
-            _rows(gradients, self._parameters),
+            slopes,
             self._velocity,
             weight_decay=self._weight_decay,
             momentum=self._momentum,
@@ -88,11 +95,14 @@ class AdamW:
     def step(self, gradients: Sequence[Tensor]) -> None:
         """Take one step; the gradients are left as they are."""
         self._steps += 1
+        slopes = _rows(gradients, self._parameters)
+        if len(slopes[0]) < len(self._rows[0]):
+            self._rows, self._first, self._second = _narrowed(slopes, self._rows, self._first, self._second)
         for count in self._counts:
             count.add_(1)
         torch._fused_adamw_(
             self._rows,
-            _rows(gradients, self._parameters),
+            slopes,
             self._first,
             self._second,
             [],
@@ -125,8 +135,21 @@ def clip(gradients: Sequence[Tensor], longest: float) -> list[Tensor]:
     return [gradient * factor for gradient in gradients]
 
 
+@torch.no_grad()
+def clip_each(gradients: Sequence[Tensor], longest: float) -> list[Tensor]:
+    """Return the gradients of several clients, (clients, …), each of them clipped."""
+    lengths = torch.stack([torch.linalg.vector_norm(gradient.flatten(1), dim=1) for gradient in gradients])
+    factors = (longest / (torch.linalg.vector_norm(lengths, dim=0) + 1e-6)).clamp(max=1.0)
+    return [gradient * factors.view(-1, *[1] * (gradient.ndim - 1)) for gradient in gradients]
+
+
 def _rows(gradients: Sequence[Tensor], parameters: Sequence[Tensor]) -> list[Tensor]:
     return [_row(_laid_out(*pair)) for pair in zip(gradients, parameters, strict=True)]
+
+
+def _narrowed(slopes: Sequence[Tensor], *lists: Sequence[Tensor]) -> tuple[list[Tensor], ...]:
+    """Return the beginning of each row, as long as the slopes."""
+    return tuple([row[: len(slope)] for row, slope in zip(rows, slopes, strict=False)] for rows in lists)
 
 
 def _row(tensor: Tensor) -> Tensor:
@@ -138,4 +161,6 @@ def _laid_out(gradient: Tensor, parameter: Tensor) -> Tensor:
     """Return the gradient in the parameter's memory format, so that rows of both match."""
     if gradient.stride() == parameter.stride():
         return gradient
-    return torch.empty_like(parameter).copy_(gradient)
+    return torch.empty_strided(gradient.shape, parameter.stride(), dtype=gradient.dtype, device=gradient.device).copy_(
+        gradient
+    )

@@ -27,6 +27,29 @@ def frozen_stream(seed: int, purpose: str, *places: int) -> np.random.RandomStat
     return np.random.RandomState(words)  # the new Generator may change its streams between versions
 
 
+class Stream:
+    """PyTorch's global generator as one of several sees it who take turns: everyone goes on where it stopped.
+
+    To be used within `torch.random.fork_rng()`, which puts the generator back in the end. That of CUDA is seeded in
+    the first turn and is nobody's own.
+    """
+
+    def __init__(self, seed: int, purpose: str, *places: int) -> None:
+        self._seed = named_seed(seed, purpose, *places)
+        self._state: torch.Tensor | None = None
+
+    def __enter__(self) -> None:
+        if self._state is not None:
+            torch.default_generator.set_state(self._state)
+            return
+        torch.default_generator.manual_seed(self._seed)  # torch.manual_seed takes 0.7 ms to look for devices
+        if torch.cuda.is_available():
+            torch.cuda.manual_seed_all(self._seed)
+
+    def __exit__(self, *_: object) -> None:
+        self._state = torch.default_generator.get_state()
+
+
 def first_of_permutation(length: int, count: int, *, seed: int) -> list[int]:
     """Return the first numbers of `torch.randperm(length)` with a generator of that seed, without the others.
 
@@ -49,9 +72,5 @@ def seeded(seed: int, purpose: str, *places: int) -> Iterator[None]:
 
     For code that can't be given a generator: a module's initialisation, dropout.
     """
-    value = named_seed(seed, purpose, *places)
-    with torch.random.fork_rng():
-        torch.default_generator.manual_seed(value)  # torch.manual_seed takes 0.7 ms to look for devices
-        if torch.cuda.is_available():
-            torch.cuda.manual_seed_all(value)
+    with torch.random.fork_rng(), Stream(seed, purpose, *places):
         yield

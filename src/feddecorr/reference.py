@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import copy
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from feddecorr.representation import capture_representations, find_classifier
 from feddecorr.states import State, load_into
+
+if TYPE_CHECKING:
+    from feddecorr.methods import Local
+    from feddecorr.objective import Pass
+
+MAKERS = (nn.Conv2d, nn.Linear, nn.BatchNorm2d)
+"""Layers whose output is always new memory."""
+
+MOST_KEPT = 1 << 27
+"""Bytes of one kind of answer that are kept; of a client with more, each epoch asks again."""
 
 
 class Reference:
@@ -24,7 +36,9 @@ class Reference:
         self._model = copy.deepcopy(model).eval().requires_grad_(False)
         if state is not None:
             load_into(self._model, state)
-        _fold_statistics(self._model, find_classifier(self._model, layer))
+        seen = find_classifier(self._model, layer)
+        _fold_statistics(self._model, seen)
+        _bend_in_place(self._model, seen)
 
     @torch.no_grad()
     def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -37,6 +51,45 @@ class Reference:
         """Return the same on the same tensors, so that two threads can look at once, each through its own."""
         shared = [*self._model.parameters(), *self._model.buffers()]
         return copy.deepcopy(self, {id(tensor): tensor for tensor in shared})
+
+
+class RoundReference(Reference):
+    """A reference for one round of a client: it looks at an image once, if that comes the same in every local epoch.
+
+    What it makes of an image is the same in any batch, up to the last bits; the first answer counts. A network with
+    layers that use the batch's own statistics is asked anew each time.
+    """
+
+    def __init__(self, local: Local, state: State) -> None:
+        super().__init__(local.model, state)
+        self._images = len(local.labels)
+        self._kept: dict[int, tuple[Tensor, Tensor]] = {}  # of each kind of answer: the answers, and which are there
+        norms = [module for module in self._model.modules() if isinstance(module, _BatchNorm)]
+        self._keeps = all(norm.track_running_stats for norm in norms)
+
+    def z(self, forward: Pass) -> Tensor:
+        """Return the representations of the images of a pass."""
+        return self._answer(forward, 0)
+
+    def logits(self, forward: Pass) -> Tensor:
+        """Return the logits of the images of a pass."""
+        return self._answer(forward, 1)
+
+    def _answer(self, forward: Pass, kind: int) -> Tensor:
+        places = forward.places
+        if places is None or not self._keeps:
+            return self(forward.x)[kind]
+        if kind in self._kept:
+            answers, there = self._kept[kind]
+            if bool(there[places].all()):
+                return answers[places]
+        answer = self(forward.x)[kind]
+        if answer[0].nbytes * self._images <= MOST_KEPT:
+            nothing = answer.new_empty(self._images, *answer.shape[1:]), torch.zeros(self._images, dtype=torch.bool)
+            answers, there = self._kept.setdefault(kind, nothing)
+            answers[places] = answer
+            there[places] = True
+        return answer
 
 
 def _fold_statistics(model: nn.Module, classifier: nn.Module) -> None:
@@ -54,3 +107,16 @@ def _fold_statistics(model: nn.Module, classifier: nn.Module) -> None:
             if second.track_running_stats and second is not classifier:
                 setattr(block, before, fuse_conv_bn_eval(first, second))
                 setattr(block, after, nn.Identity())
+
+
+def _bend_in_place(model: nn.Module, classifier: nn.Module) -> None:
+    """Let ReLU write over what a layer before it has just made, where nobody else sees that; a tenth of the pass.
+
+    What the classifier takes in is seen.
+    """
+    blocks = [module for module in model.modules() if type(module).forward is nn.Sequential.forward]
+    for block in blocks:
+        layers = [pair for pair in block.named_children() if type(pair[1]) is not nn.Identity or pair[1] is classifier]
+        for (_, first), (name, second) in pairwise(layers):
+            if type(first) in MAKERS and type(second) is nn.ReLU and second is not classifier:
+                setattr(block, name, nn.ReLU(inplace=True))

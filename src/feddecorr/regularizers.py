@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from pydantic import Field, PositiveFloat, PositiveInt
 from torch import Tensor
 
 from feddecorr import contrast, decorrelation
-from feddecorr.decorrelation import Normalization
+from feddecorr.decorrelation import Dying, Normalization
 from feddecorr.objective import Pass
 from feddecorr.settings.kinds import Family, Kind
 
 
 class Regularizer(Kind):
     """A term of the local objective that knows nothing of the federated method."""
+
+    of_several: ClassVar[bool] = False
+    """Whether it also takes a pass of several clients (see `objective.of_several`)."""
 
     def __call__(self, forward: Pass) -> Tensor:
         """Return the weighted term."""
@@ -22,12 +27,18 @@ class Regularizer(Kind):
 class FedDecorr(Regularizer):
     """Decorrelates the dimensions of the representation (Shi et al., ICLR 2023)."""
 
+    of_several = True
+
     beta: float = Field(0.1, ge=0, description="weight of the term, the paper's β")
     normalization: Normalization = Field("released", description="scale: the authors' code, or the paper's formula")
+    dying: Dying = Field(
+        "ignored", description="features that die: uncorrelated, as published, or counted as correlated with all others"
+    )
 
     def __call__(self, forward: Pass) -> Tensor:
         """Return β times the loss of the batch's representations."""
-        return self.beta * decorrelation.feddecorr(forward.z, self.normalization)
+        loss = decorrelation.feddecorr if forward.z.ndim == 2 else decorrelation.feddecorr_of_each
+        return self.beta * loss(forward.z, self.normalization, self.dying)
 
 
 class Weighted(Regularizer):

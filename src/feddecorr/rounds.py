@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from feddecorr.engines.engine import RunClients
 from feddecorr.federation import Federation
 from feddecorr.intake import Intake
 from feddecorr.messages import Server, Update
 from feddecorr.randomness import first_of_permutation, named_seed
-from feddecorr.states import Mean
+from feddecorr.states import Mean, PooledMean
 from feddecorr.threads import threads
 from feddecorr.transforms import Updates
+
+STATISTICS: dict[str, type[Mean]] = {"average": Mean, "pooled": PooledMean, "fixed": Mean, "local": Mean}
+"""How the clients' BatchNorm statistics become those of the global model."""
 
 
 @dataclass(frozen=True)
 class Round:
     """What came out of a round.
 
-    `clients` were asked; `missing` says of whom no update was taken, and why. `terms` are the means of the
-    objective's terms, `local_terms` those of each client and local epoch, where they are recorded.
+    `clients` were asked; `missing` says of whom no update was taken, and why, `notes` what is to be known of others.
+    `terms` are the means of the objective's terms, `local_terms` those of each client and local epoch, where they
+    are recorded.
     """
 
     number: int
@@ -29,6 +33,7 @@ class Round:
     missing: dict[int, str]
     terms: dict[str, float]
     local_terms: dict[int, dict[str, list[float]]]
+    notes: dict[int, str] = field(default_factory=dict)
 
 
 def federate(
@@ -47,7 +52,7 @@ def federate(
             missing=experiment.missing,
             minimum=experiment.minimum_clients,
         )
-        terms, statistics = TermMeans(), Mean()
+        terms, statistics = TermMeans(), STATISTICS[experiment.buffers]()
         with threads(experiment.training.threads):  # the cores are for the clients
             updates = terms.count(intake.take(run_clients(broadcast, clients)))
             changes: list[Updates] = [*watch, *experiment.transforms.values()]
@@ -58,7 +63,7 @@ def federate(
             for _ in updates:  # whatever the method did not read: every client's update is taken and counted
                 pass
         server = replace(moved, buffers=statistics.value)
-        yield Round(number, server, clients, intake.missing, terms.value(), terms.epochs)
+        yield Round(number, server, clients, intake.missing, terms.value(), terms.epochs, intake.notes)
 
 
 def draw_clients(federation: Federation, number: int) -> list[int]:

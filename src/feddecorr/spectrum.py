@@ -75,6 +75,12 @@ def dimensions_for(values: Tensor, share: float) -> int:
     return 1 + int((held < share - 1e-12).sum())  # rounding must not ask for one more
 
 
+def tail_share(values: Tensor, strongest: int) -> float:
+    """Return the share of the variance beyond so many of the strongest directions."""
+    total = float(values.sum())
+    return float(values[strongest:].sum()) / total if total > 0 else 0.0
+
+
 def power_law_exponent(values: Tensor) -> float | None:
     """Return the a of the best fit λ_k ∝ k⁻ᵃ (Stringer et al., 2019), or None of fewer than two values above zero.
 

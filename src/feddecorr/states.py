@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 
 import torch
@@ -13,6 +14,8 @@ State = dict[str, Tensor]
 """Tensors by name."""
 
 SHOWN = 5
+
+WIDE = {torch.float16: torch.float32, torch.bfloat16: torch.float32}
 
 
 class Mean:
@@ -38,6 +41,26 @@ class Mean:
                 mine.lerp_(theirs, weight / self.weight)
             else:
                 torch.maximum(mine, theirs, out=mine)
+
+
+class PooledMean(Mean):
+    """A running mean in which BatchNorm's variances are those over the samples of all states together.
+
+    That is the mean of the variances plus the variance of the means, which a mean of each alone leaves out.
+    """
+
+    def add(self, state: State, weight: float) -> None:
+        """Mix in one state, and to its variances how far its means lie from those so far."""
+        share = weight / (self.weight + weight)
+        means = [name for name in self.value if name.endswith("running_mean")]
+        apart = {
+            variance: (state[name] - self.value[name]).square() * (share * (1 - share))
+            for name in means
+            if (variance := name.removesuffix("mean") + "var") in state
+        }
+        super().add(state, weight)
+        for variance, spread in apart.items():
+            self.value[variance].add_(spread)
 
 
 def extrapolate(start: State, mean: State, factor: float) -> State:
@@ -98,6 +121,11 @@ def load_into(model: nn.Module, state: Mapping[str, Tensor]) -> None:
 
 def misfits(state: Mapping[str, Tensor], expected: Mapping[str, Tensor], *, types: bool = False) -> list[str]:
     """Return in which ways names and shapes, and if asked also types, are not the expected ones."""
+    if state.keys() == expected.keys() and all(
+        tensor.shape == expected[name].shape and not (types and tensor.dtype != expected[name].dtype)
+        for name, tensor in state.items()
+    ):
+        return []
     shared = [name for name in expected if name in state]
     lists = {
         "missing": [name for name in expected if name not in state],
@@ -118,12 +146,11 @@ def misfits(state: Mapping[str, Tensor], expected: Mapping[str, Tensor], *, type
 
 def not_finite(state: Mapping[str, Tensor]) -> list[str]:
     """Return the names of tensors that hold NaN or infinity; one sum over each where all is well."""
-    floats = {name: tensor for name, tensor in state.items() if tensor.is_floating_point()}
     # Half precision is summed as float32: the sum of many fair numbers must not overflow.
-    sums = [tensor.sum(dtype=torch.promote_types(tensor.dtype, torch.float32)).double() for tensor in floats.values()]
-    if not sums or bool(torch.stack(sums).sum().isfinite()):
+    sums = (tensor.sum(dtype=WIDE.get(tensor.dtype)) for tensor in state.values() if tensor.is_floating_point())
+    if math.isfinite(sum(map(float, sums))):
         return []
-    return [name for name, tensor in floats.items() if not bool(tensor.isfinite().all())]
+    return [name for name, tensor in state.items() if not bool(tensor.isfinite().all())]
 
 
 def _few(names: Sequence[str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import fields
+from functools import cache
 from typing import Any, TypeVar, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
@@ -38,7 +39,7 @@ def from_bytes(kind: type[Message], content: bytes) -> Message:
     if note.keys() != known.keys() or not states.keys() <= _states(kind):
         raise UserError(f"a {kind.__name__.lower()} holds {', '.join(hints)}, not {', '.join([*states, *note])}")
     try:
-        plain = {name: TypeAdapter(hint).validate_python(note[name], strict=True) for name, hint in known.items()}
+        plain = {name: _check(hint).validate_python(note[name], strict=True) for name, hint in known.items()}
     except ValidationError as error:
         raise UserError(f"this {kind.__name__.lower()} cannot be read: {error.errors()[0]['msg']}") from error
     found: dict[str, Any] = {**plain, **{name: states.get(name, {}) for name in _states(kind)}}
@@ -67,6 +68,12 @@ def unpack(content: bytes) -> tuple[dict[str, State], dict[str, Any]]:
         section, _, name = path.partition("/")
         states.setdefault(section, {})[name] = tensor
     return states, note
+
+
+@cache
+def _check(hint: Any) -> TypeAdapter[Any]:
+    """Return what checks values of a type; it takes milliseconds to make."""
+    return TypeAdapter(hint)
 
 
 def _states(kind: type[Any]) -> set[str]:

@@ -84,6 +84,40 @@ def test_any_model_with_its_weights(feddecorr: CommandLine, tmp_path: Path) -> N
     assert feddecorr("diagnose", *words, "--weights", "w.pt", "--json").document["accuracy"] == last.accuracy
 
 
+def test_statistics_of_each_batch(feddecorr: CommandLine, tmp_path: Path) -> None:
+    """A run and its weights as a file are diagnosed alike, and otherwise than with the model's own statistics."""
+    list(run(small("rounds=1"), tmp_path / "a"))
+    words = ["--model", "convnet", "model.widths=[8,16]", "--data", "synthetic", *DATA]
+    file = tmp_path / "a" / "weights.safetensors"
+    plain = feddecorr("diagnose", tmp_path / "a", "--json").document
+    whole = feddecorr("diagnose", tmp_path / "a", "--statistics", "batch", "--json").document
+    stored = feddecorr("diagnose", *words, "--weights", file, "--statistics", "batch", "--json").document
+    assert whole["singular_values"] == pytest.approx(stored["singular_values"])
+    assert whole["effective_rank"] != pytest.approx(plain["effective_rank"], rel=1e-3)
+    assert stored["name"].endswith("weights.safetensors, statistics of each batch")
+
+
+def test_averaging_and_blame_in_words_tables_and_pictures(feddecorr: CommandLine, tmp_path: Path) -> None:
+    """As text and as JSON; of the clients' models themselves, what was asked for."""
+    list(run(small("rounds=1", "partition.alpha=0.1"), tmp_path / "a"))
+    outcome = feddecorr("diagnose", tmp_path / "a", "--averaging", "--layers", "--clients", "all")
+    assert outcome.code == 0
+    for words in ("does averaging itself collapse?", "their average", "what goes into", "who is to blame?", "raised"):
+        assert words in outcome.out
+    assert "is looked at (4 of 4)" in outcome.err
+    page = Path("diagnosis.html").read_text()
+    headings = ("Averaging: a, round 1", "The way to the average", "Accuracy on the way", "Layer by layer", "Who is to")
+    assert all(heading in page for heading in headings)
+    found = feddecorr("diagnose", tmp_path / "a", "--averaging", "--json").document
+    assert found["others"] == []
+    assert "blame" not in found
+    (averaging,) = found["averaging"]
+    assert averaging["averaging"]["averaged_effective_rank"] == found["effective_rank"]
+    assert averaging["layers"] == {}
+    blamed = feddecorr("diagnose", tmp_path / "a", "--clients", "all", "--json").document["blame"]
+    assert [len(each["clients"]) for each in blamed] == [4]
+
+
 def test_a_network_of_ones_own(feddecorr: CommandLine, tmp_path: Path) -> None:
     """Built by a function of a module in the working directory, with a layer by name."""
     (tmp_path / "my_diagnosed.py").write_text(
@@ -118,6 +152,10 @@ def test_a_network_of_ones_own(feddecorr: CommandLine, tmp_path: Path) -> None:
         (["nowhere", "--clients", "x"], "'all' or numbers"),
         (["nowhere", "--clients", "none"], "'all' or numbers"),
         (["nowhere", "--on", "both"], "'test' or 'train', not 'both'"),
+        (["nowhere", "--statistics", "own"], "'model' or 'batch', not 'own'"),
+        (["--features", "z.npy", "--statistics", "batch"], "of models, not of features"),
+        (["--features", "z.npy", "--averaging"], "about models of a run: name its directory"),
+        (["nowhere", "--layers"], "--layers are those of --averaging"),
     ],
 )
 def test_what_is_wrong_is_said(feddecorr: CommandLine, features: Path, words: list[str], message: str) -> None:

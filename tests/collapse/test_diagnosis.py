@@ -39,6 +39,16 @@ def test_every_measure_is_a_declared_field() -> None:
         getattr(found, "rank")  # noqa: B009 - the type checker would refuse the plain form
 
 
+@pytest.mark.parametrize(("dead", "said"), [(0, False), (1, False), (3, True)])
+def test_many_dead_features_are_told_with_what_works_against_them(dead: int, *, said: bool) -> None:
+    """A tenth of all, or more; one of twenty is only counted."""
+    z = torch.randn(90, 20, generator=torch.Generator().manual_seed(0))
+    z[:, :dead] = 0
+    words = " ".join(Diagnosis.of_features("mine", [Batch(z)]).answer())
+    assert (f"{dead} of 20 features never vary" in words) == (dead > 0)
+    assert ("regularizers.feddecorr.dying=counted" in words) is said
+
+
 def test_every_number_has_its_meaning_in_words() -> None:
     """And words are for measures alone; of these, only the reference is no number."""
     types = get_type_hints(Diagnosis)

@@ -14,6 +14,7 @@ ALLOWED = {
     "torch",
     "feddecorr.collapse",
     "feddecorr.decorrelation",
+    "feddecorr.dying",
     "feddecorr.errors",
     "feddecorr.representation",
     "feddecorr.spectrum",

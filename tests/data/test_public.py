@@ -136,6 +136,14 @@ def test_verifying_a_part_compares_with_what_was_stored(tmp_path: Path) -> None:
     assert len(Cifar10().verify()[1]) == 1
 
 
+def test_images_come_in_the_size_that_is_asked_for(tmp_path: Path) -> None:
+    """The setting is part of the experiment; what is verified is the whole."""
+    part = read_copy(Cifar10.recipe, write_folder(tmp_path, cifar10_python()), partial=True)
+    cache.store("cifar10", part, source="test")
+    assert Cifar10(size=16).load().shape == (3, 16, 16)
+    assert Cifar10().load().shape == Cifar10(size=16).read().shape == (3, 32, 32)
+
+
 def program(tmp_path: Path, name: str, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Put a program of that name before all others."""
     path = tmp_path / "bin" / name

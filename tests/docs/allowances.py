@@ -7,6 +7,26 @@ from __future__ import annotations
 
 NOT_RUN = {
     "make demo": "trains for a minute; tests/cli/test_demo.py runs the command below it",
+    "feddecorr run method=scaffold regularizers=feddecorr rounds=20 engine=flower --out runs/flower": "starts Flower "
+    "and Ray; tests/flower/test_endings.py runs such commands",
+    **dict.fromkeys(
+        [
+            "flower-superlink --insecure --host 127.0.0.1 --port 8000 --disable-runtime-dependency-installation",
+            "flower-supernode --insecure --superlink 127.0.0.1:8000 --host 127.0.0.1 --port 9094"
+            " --node-config client=0",
+            "flower-supernode --insecure --superlink 127.0.0.1:8000 --host 127.0.0.1 --port 9095"
+            " --node-config client=1",
+            "feddecorr flower run apps/digits lab",
+            "ssh-keygen -t ecdsa -b 384 -f node0",
+            "flower-superlink --host 127.0.0.1 --port 8443 --ssl-ca-certfile ca.crt --ssl-certfile server.crt"
+            " --ssl-keyfile server.key --enable-supernode-auth --disable-runtime-dependency-installation",
+            "flwr supernode register node0.pub lab",
+            "flower-supernode --superlink 127.0.0.1:8443 --root-certificates ca.crt --auth-supernode-private-key node0"
+            " --host 127.0.0.1 --port 9094 --node-config client=0",
+            "feddecorr flower gate 127.0.0.1:8443 --ca ca.crt --certfile server.crt --keyfile server.key --port 9443",
+        ],
+        "starts a server, or needs one; tests/flower/test_network.py starts the same",
+    ),
     "make test": "is what runs these tests",
     ".venv/bin/pytest -n0 tests/methods/test_laws.py -k clipped": "needs the reader's method in the source tree",
 }
@@ -16,7 +36,8 @@ ONLY_PARSED = {
     "python -m benchmarks.hostile_clients": "takes at least 28 runs",
     "python -m benchmarks.loss_cost": "takes at least 24 steps of MobileNetV2 with 64 images",
     "python -m benchmarks.methods_accuracy": "takes at least a full round of each of its 19 contestants",
-    "python -m benchmarks.methods_cost": "takes at least 96 steps of MobileNetV2 with 64 images",
+    "python -m benchmarks.methods_cost": "takes at least 200 steps of MobileNetV2 with 64 images",
+    "python -m benchmarks.threads": "takes at least 18 rounds of ResNet18",
 }
 """Beginnings of commands that have no quick form; their modules are imported and their words are read."""
 
@@ -37,6 +58,7 @@ SHORTER = {
     r"feddecorr theory alignment": "dim=10 epochs=1,2 epoch_samples=100",
     r"python -m benchmarks\.augmentation_cost": "--repeats 1 --size 8",
     r"python -m benchmarks\.diagnosis_cost": "--images 40 --repeats 1",
+    r"python -m benchmarks\.flower_scale": "--nodes 20 --cohort 3 --rounds 3",
     r"python -m benchmarks\.loss_scale": "data=digits model.widths=[16,32] training.epochs=1 rounds=1"
     " --seeds 1 --paper 0.1 --released 0.1",
     r"python -m benchmarks\.precision": "lenet --rounds 1",

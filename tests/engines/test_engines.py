@@ -1,10 +1,11 @@
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from small import digest, result, small
 
-from feddecorr.errors import RunError
+from feddecorr.errors import RunError, UserError
 from feddecorr.federation import Simulation
 from feddecorr.files import write_json
 from feddecorr.messages import Broadcast, Update
@@ -12,11 +13,24 @@ from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.memories import Memories
 from feddecorr.runs.pipeline import resume, run
 
+TOGETHER = "model=mlp model.widths=[16] clients=6 partition.minimum=3 training.together=2"
 
-@pytest.fixture(scope="module", params=["", "regularizers=feddecorr", "buffers=local", "method=outside:Remembering"])
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        "",
+        "regularizers=feddecorr",
+        "buffers=local",
+        "method=outside:Remembering",
+        TOGETHER,
+        "buffers=local training.together=2",
+        f"{TOGETHER} method=scaffold regularizers=feddecorr",
+    ],
+)
 def case(request: pytest.FixtureRequest) -> tuple[list[str], list[Any]]:
     """Return an experiment and what the serial engine makes of it."""
-    words = ["evaluation.batch=7", *([request.param] if request.param else [])]
+    words = ["evaluation.batch=7", *request.param.split()]
     return words, result(run(small(*words, "engine=serial", "participation=0.75")))
 
 
@@ -31,10 +45,13 @@ def bits(update: Update) -> str:
     return digest(update.weights) + digest(update.buffers)
 
 
+@pytest.mark.parametrize(
+    "words", ["", "model=mlp model.widths=[] training.together=2", "buffers=local training.together=2"]
+)
 @pytest.mark.parametrize("engine", ["serial", "pool"])
-def test_updates_can_be_kept(tmp_path: Path, engine: str) -> None:
+def test_updates_can_be_kept(tmp_path: Path, engine: str, words: str) -> None:
     """A method may hold on to any of the updates while later clients train, also where others were let go."""
-    simulation = Simulation(small(f"engine={engine}"))
+    simulation = Simulation(small(f"engine={engine}", *words.split()))
     server = simulation.federation.start()
     kept: list[tuple[Update, str]] = []
     with simulation.open(Memories(tmp_path)) as run_clients:
@@ -47,10 +64,12 @@ def test_updates_can_be_kept(tmp_path: Path, engine: str) -> None:
     assert len({then for _, then in kept}) == 9
 
 
-def test_a_killed_worker_is_replaced_and_leaves_no_trace(tmp_path: Path) -> None:
+@pytest.mark.parametrize("words", ["", TOGETHER, "clients=12 partition.minimum=1"])
+def test_a_killed_worker_is_replaced_and_leaves_no_trace(tmp_path: Path, words: str) -> None:
+    """Whether it played one client, a group, or several at once."""
     killed = ["method=outside:Killed", f"method.directory={tmp_path}"]
-    expected = result(run(small("engine=serial")))
-    assert result(run(small(*killed, "engine=pool", "engine.workers=2"))) == expected
+    expected = result(run(small(*words.split(), "engine=serial")))
+    assert result(run(small(*words.split(), *killed, "engine=pool", "engine.workers=2"))) == expected
     assert len(list(tmp_path.iterdir())) == 1
 
 
@@ -60,16 +79,25 @@ def test_a_client_whose_worker_always_dies_ends_the_run(tmp_path: Path) -> None:
         list(run(small(*killed, "engine=pool", "engine.workers=2")))
 
 
+@pytest.mark.parametrize("words", ["", TOGETHER])
 @pytest.mark.parametrize("engine", ["serial", "pool"])
-def test_a_client_that_raises_is_named_and_the_run_can_go_on(tmp_path: Path, engine: str) -> None:
+def test_a_client_that_raises_is_named_and_the_run_can_go_on(tmp_path: Path, engine: str, words: str) -> None:
     out = tmp_path / "run"
-    records = run(small("method=outside:Failing", f"engine={engine}"), out)
+    records = run(small("method=outside:Failing", f"engine={engine}", *words.split()), out)
     next(records)
     with pytest.raises(RunError, match="client 1 failed in round 2: ZeroDivisionError: as it was told to"):
         next(records)
     directory = RunDirectory.open(out)
     assert directory.finished_rounds() == 1
     # The cause is taken away, as a user would mend the method, and the run goes on to the same end.
-    mended = small("method=outside:Failing", "method.round=1000", f"engine={engine}")
+    mended = small("method=outside:Failing", "method.round=1000", f"engine={engine}", *words.split())
     write_json(out / "experiment.json", mended.to_dict())
     assert result(resume(out, trust=True)) == result(run(mended))[1:]
+
+
+def test_without_flower_the_message_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before there is a run."""
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(UserError, match=r"engine=flower needs ray: pip install 'feddecorr\[flower\]'"):
+        list(run(small("engine=flower"), tmp_path / "run"))
+    assert not (tmp_path / "run").exists()

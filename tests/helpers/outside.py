@@ -111,6 +111,31 @@ class Drawing(Method):
         return replace(server, weights={name: weight + total for name, weight in mean.value.items()})
 
 
+class Noisy(Method):
+    """Shakes the objective in every step, by PyTorch's global generator, and that of client 1 not at all."""
+
+    def terms(self, local: Local) -> Mapping[str, Term]:
+        """Draw anew in every pass."""
+        return {} if local.client == 1 else {"noise": lambda forward: torch.rand(()) * forward.logits.square().mean()}
+
+
+class Live(Method):
+    """Looks at the network that is being trained, not at the parameters of the pass."""
+
+    def terms(self, local: Local) -> Mapping[str, Term]:
+        """Look at one of its weights."""
+        return {"look": lambda forward: 0 * forward.logits.sum() + local.trainable[0].detach().sum()}
+
+
+class Exploding(Method):
+    """Makes the objective of client 1 infinite from the second round on."""
+
+    def terms(self, local: Local) -> Mapping[str, Term]:
+        """Multiply by infinity, or by zero."""
+        factor = torch.inf if local.client == 1 and local.broadcast.round > 1 else 0.0
+        return {"blow": lambda forward: factor * forward.logits.square().sum()}
+
+
 class Told(Method):
     """Keeps what the server's hooks are told."""
 
@@ -163,4 +188,25 @@ class Looped(nn.Module):
         """Go through the classifier's weight twice before the classifier."""
         weight = self.classifier.weight
         logits: Tensor = self.classifier(self.flat(x) @ weight.T @ weight)
+        return logits
+
+
+class Half(nn.Module):
+    """A network with a whole number and a number of half precision beside its weights."""
+
+    passes: Tensor
+    scale: Tensor
+
+    def __init__(self, classes: int, channels: int) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(4 * channels, 6), nn.ReLU())
+        self.register_buffer("passes", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("scale", torch.full((3,), 0.7, dtype=torch.bfloat16))
+        self.classifier = nn.Linear(6, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Count, and let the half precision act."""
+        self.passes += 1
+        self.scale *= 1.01
+        logits: Tensor = self.classifier(self.body(x) * self.scale[0])
         return logits

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import torch
 
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.record import Record
@@ -43,7 +43,7 @@ def digest(state: State) -> str:
     """Return a name for the exact bits of a state."""
     bits = hashlib.sha256()
     for name in sorted(state):
-        bits.update(name.encode() + np.ascontiguousarray(state[name].numpy()).tobytes())
+        bits.update(name.encode() + state[name].contiguous().flatten().view(torch.uint8).numpy().tobytes())
     return bits.hexdigest()
 
 

@@ -4,6 +4,7 @@ import pickle
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
+from itertools import cycle
 from pathlib import Path
 from typing import Any, get_args
 
@@ -13,12 +14,14 @@ from plain import Batch, batches, same, send
 from small import digest, result, small
 
 from feddecorr import rounds
-from feddecorr.client import METHOD, Client
+from feddecorr.client import Client
 from feddecorr.federation import Simulation
 from feddecorr.levels import capture_levels
+from feddecorr.local_training.part import METHOD
 from feddecorr.messages import Update
 from feddecorr.methods import METHODS, Local, Method
 from feddecorr.objective import Pass, combine, cross_entropy
+from feddecorr.regularizers import REGULARIZERS
 from feddecorr.representation import capture_representations
 from feddecorr.runs.pipeline import resume, run
 from feddecorr.settings.experiment import Experiment
@@ -41,6 +44,10 @@ NEUTRAL = {
     "fedrcl": "weight=0",
 }
 """The options that make a method FedAvg, where it has such."""
+
+
+STATISTICS = ("buffers=pooled", "buffers=fixed fix_after=1", "buffers=local")
+"""The ways of treating BatchNorm's statistics beside averaging them."""
 
 
 @cache
@@ -68,6 +75,18 @@ def test_engines_agree_and_runs_can_be_interrupted(name: str, regularizer: str, 
     assert len({bits for _, bits in expected}) == 3  # every round moves the model
     begun = result(run(engines.pop(first).model_copy(update={"rounds": 1}), tmp_path / "run"))
     assert begun + result(resume(tmp_path / "run", experiment=engines.popitem()[1])) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "regularizer", "statistics"), list(zip(NAMES, cycle(REGULARIZERS.table), cycle(STATISTICS), strict=False))
+)
+def test_so_they_do_with_any_regularizer_and_any_statistics(
+    name: str, regularizer: str, statistics: str, tmp_path: Path
+) -> None:
+    """Each regularizer and each way of treating statistics in turn: begun in the pool, gone on with in one process."""
+    words = [f"method={name}", f"regularizers={regularizer}", *statistics.split(), "participation=0.75"]
+    begun = result(run(small(*words, "engine=pool", "engine.workers=2", "rounds=2"), tmp_path / "run"))
+    assert begun + result(resume(tmp_path / "run", experiment=small(*words))) == result(run(small(*words)))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -161,16 +180,17 @@ def test_only_clients_that_were_drawn_remember(name: str, tmp_path: Path, monkey
     assert {str(path.relative_to(directory)) for path in directory.glob("*/*")} == expected
 
 
+@pytest.mark.parametrize("statistics", STATISTICS)
 @pytest.mark.parametrize("name", NAMES)
-def test_clients_may_keep_their_statistics(name: str) -> None:
+def test_statistics_may_be_treated_otherwise(name: str, statistics: str) -> None:
     """With any method, beside what it remembers itself; and averaging them instead gives another model."""
-    assert end(f"method={name}", "buffers=local") != end(f"method={name}")
+    assert end(f"method={name}", *statistics.split()) != end(f"method={name}")
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_hundred_clients_of_which_a_fifth_take_part(name: str) -> None:
-    """Twenty are drawn in each round, and the model stays finite."""
-    words = ["clients=100", "participation=0.2", "data.train=1000", "rounds=2", "partition.alpha=10"]
+    """Twenty are drawn in each round, the model stays finite, and variances above zero, whatever the method adds."""
+    words = ["clients=100", "participation=0.2", "data.train=1000", "rounds=2", "partition.alpha=10", "buffers=pooled"]
     records = list(run(small(f"method={name}", *words)))
     assert [len(record.clients) for record in records] == [20, 20]
     assert all(tensor.isfinite().all() for tensor in records[-1].state.values())

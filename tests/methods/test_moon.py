@@ -7,8 +7,9 @@ from small import digest, small
 from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity, cross_entropy
 
-from feddecorr.client import METHOD, Client
+from feddecorr.client import Client
 from feddecorr.federation import Simulation
+from feddecorr.local_training.part import METHOD
 from feddecorr.messages import Broadcast, Update
 from feddecorr.runs.pipeline import run
 from feddecorr.settings.experiment import Experiment

@@ -4,8 +4,9 @@ from plain import classify, close, info, number, same, send, train, update, weig
 from small import digest, small
 from torch import Tensor, nn
 
-from feddecorr.client import METHOD, Client
+from feddecorr.client import Client
 from feddecorr.federation import Simulation
+from feddecorr.local_training.part import METHOD
 from feddecorr.messages import Broadcast, Server
 from feddecorr.methods import Local, Trained
 from feddecorr.methods.scaffold import SCAFFOLD

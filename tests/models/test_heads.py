@@ -18,8 +18,9 @@ from feddecorr.models.heads import CLASSIFIERS, Head, LayerNormLinear, Normalize
 from feddecorr.randomness import seeded
 from feddecorr.representation import capture_representations, find_classifier
 from feddecorr.runs.directory import RunDirectory
+from feddecorr.runs.examining import examine
+from feddecorr.runs.looking import Wanted
 from feddecorr.runs.pipeline import run
-from feddecorr.runs.recomputing import Wanted, diagnose_run
 
 HEADS: tuple[Head, ...] = get_args(Head)
 OTHERS = [head for head in HEADS if head != "linear"]
@@ -174,7 +175,7 @@ def test_every_engine_trains_every_head(head: str) -> None:
 def test_every_head_is_diagnosed(tmp_path: Path, head: str) -> None:
     """With what needs the classifier's rows, and as the run recorded it."""
     *_, last = run(small(f"model.head={head}", "rounds=1"), tmp_path / "run")
-    (found,) = diagnose_run(RunDirectory.open(tmp_path / "run"), Wanted(), "a", lambda _text: None)
+    (found,) = examine(RunDirectory.open(tmp_path / "run"), Wanted(), "a", lambda _text: None).diagnoses
     assert found.singular_values == pytest.approx(last.singular_values)
     assert found.nc3_duality_gap is not None
     assert found.classifier_alignment is not None

@@ -8,9 +8,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from feddecorr.models import MODELS, LeNet, MobileNetV2, Model, ResNet18, ResNet20, ResNet32
+from feddecorr.errors import UserError
+from feddecorr.models import MODELS, LeNet, MobileNetV2, Model, ResNet18, ResNet20, ResNet32, Transformer
 from feddecorr.models.normalized import Normalized
 from feddecorr.models.resnet import Padded
+from feddecorr.models.transformer import Patches
 from feddecorr.randomness import seeded
 from feddecorr.representation import capture_representations, find_classifier
 
@@ -24,6 +26,7 @@ WIDTHS = {
     "resnet18": 512,
     "resnet20": 64,
     "resnet32": 64,
+    "transformer": 64,
 }
 NORMALIZED = [name for name in WIDTHS if issubclass(MODELS.find(name), Normalized)]
 
@@ -57,6 +60,15 @@ def narrow(depth: int) -> int:
     return conv(3, 16) + sum(same) + conv(16, 32) + conv(32, 64) + 64 * 10 + 10
 
 
+def last_map(model: nn.Module, x: Tensor) -> tuple[int, ...]:
+    """Return height and width of the map that is averaged out."""
+    pooling = next(layer for layer in model.modules() if isinstance(layer, nn.AdaptiveAvgPool2d))
+    maps: list[tuple[int, ...]] = []
+    pooling.register_forward_pre_hook(lambda _layer, inputs: maps.append(tuple(inputs[0].shape[2:])))
+    model(x)
+    return maps[0]
+
+
 def test_every_network_of_the_table_is_tested_here() -> None:
     """A new network joins these laws."""
     assert {*WIDTHS, "custom"} == set(MODELS.table)
@@ -88,6 +100,51 @@ def test_released_mobilenet_adds_what_its_authors_added() -> None:
     assert count == original + shortcuts + conv(32, 32, 1) == 2_296_922
 
 
+@pytest.mark.parametrize(("width", "published"), [(0.5, 1_968_680), (1.0, 3_504_872)])
+def test_thin_mobilenets_have_the_published_sizes(width: float, published: int) -> None:
+    """MobileNetV2 at half width, too, has the parameters known for 1000 classes, and d = 1280."""
+    model = build(MobileNetV2(variant="original", width=width), classes=1000)
+    assert parameters(model) == published
+    assert find_classifier(model).weight.shape == (1000, 1280)
+
+
+def test_a_network_of_half_the_width_has_half_the_channels() -> None:
+    """ResNet18 at half width is the network counted by hand with 32, 64, 128 and 256 channels, and d = 256."""
+    widths = (32, 64, 128, 256)
+    same = sum((4 - (width > 32)) * conv(width, width) for width in widths)
+    steps = sum(conv(width, 2 * width) + conv(width, 2 * width, 1) for width in widths[:-1])
+    model = build(ResNet18(width=0.5))
+    assert parameters(model) == conv(3, 32) + same + steps + 256 * 10 + 10
+
+
+def test_channels_are_multiples_of_eight_and_lose_a_tenth_at_most() -> None:
+    """Sandler et al. (2018): no layer is thinner than eight channels, nor than nine tenths of what was asked for."""
+    for width in (0.1, 0.25, 0.35, 0.5, 0.75, 1.0, 1.4):
+        for published in (16, 24, 32, 64, 96, 160, 320):
+            found = MobileNetV2(width=width).channels(published)
+            assert found % 8 == 0
+            assert found >= max(8, 0.9 * width * published)
+            assert found <= max(8, width * published + 8)
+
+
+def test_fewer_blocks_leave_the_first_of_each_stage() -> None:
+    """With one block a stage MobileNetV2 has seven, and its map is as small as before."""
+    whole, short = build(MobileNetV2()), build(MobileNetV2(blocks=1))
+    depthwise = [
+        sum(isinstance(layer, nn.Conv2d) and layer.groups > 1 for layer in each.modules()) for each in (whole, short)
+    ]
+    assert depthwise == [17, 7]
+    assert last_map(short, images(2)) == last_map(whole, images(2))
+
+
+@pytest.mark.parametrize("name", ["mobilenetv2", "resnet18", "resnet20", "resnet32"])
+def test_a_stem_of_stride_two_halves_every_map(name: str) -> None:
+    """It changes no parameter: an image of twice the size ends on the same map."""
+    fine, coarse = build(make(name), SMALL), build(make(name, stem=2), SMALL)
+    assert [each.shape for each in fine.parameters()] == [each.shape for each in coarse.parameters()]
+    assert last_map(coarse, images(2, (3, 64, 64))) == last_map(fine, images(2, (3, 32, 32)))
+
+
 def test_lenet_has_the_size_of_lenet_5() -> None:
     """Two convolutions and three linear layers, counted by hand for handwritten digits: 61,706."""
     count = (25 + 1) * 6 + (6 * 25 + 1) * 16 + (400 + 1) * 120 + (120 + 1) * 84 + (84 + 1) * 10
@@ -106,17 +163,35 @@ def test_a_perceptron_without_hidden_layers_is_logistic_regression() -> None:
     torch.testing.assert_close(model(3 * x) - zero, 3 * (logits - zero), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize(("norm", "more"), [("none", 0), ("layer", 2 * 40), ("batch", 2 * 40)])
+def test_a_perceptron_may_normalize_before_each_relu(norm: str, more: int) -> None:
+    """A scale and a shift for each hidden feature; the representation is not negative unless it is left linear."""
+    bent, straight = (build(make("mlp", widths=[24, 16], norm=norm, bend=bend), SMALL) for bend in (True, False))
+    assert parameters(bent) == parameters(straight) == (192 + 1) * 24 + (24 + 1) * 16 + (16 + 1) * 10 + more
+    for model, least in ((bent, 0.0), (straight, -torch.inf)):
+        with capture_representations(model) as seen:
+            model(images(8, SMALL))
+        assert (seen.z.min() >= 0) == (least == 0)
+
+
+def test_a_transformer_knows_where_a_patch_is_and_refuses_heads_that_do_not_fit() -> None:
+    """Patches in another order are another image; without positions they would be the same."""
+    model = build(make("transformer", patch=4), SMALL).eval()
+    x = images(2, SMALL)
+    turned = torch.cat([x[..., 4:], x[..., :4]], dim=-1)
+    assert not torch.allclose(model(x), model(turned))
+    next(each for each in model.modules() if isinstance(each, Patches)).positions.data.zero_()
+    torch.testing.assert_close(model(x), model(turned))
+    with pytest.raises(UserError, match="3 heads do not divide a width of 64"):
+        Transformer.parse({"heads": 3})
+
+
 @pytest.mark.parametrize(
     ("name", "size"), [("mobilenetv2", 4), ("resnet18", 4), ("resnet20", 8), ("resnet32", 8), ("convnet", 2)]
 )
 def test_strides_are_those_for_small_images(name: str, size: int) -> None:
     """A 32×32 image is averaged over a map of the published size."""
-    model = build(make(name))
-    pooling = next(layer for layer in model.modules() if isinstance(layer, nn.AdaptiveAvgPool2d))
-    maps: list[torch.Size] = []
-    pooling.register_forward_pre_hook(lambda _layer, inputs: maps.append(inputs[0].shape[2:]))
-    model(images(2))
-    assert maps == [(size, size)]
+    assert last_map(build(make(name)), images(2)) == (size, size)
 
 
 @pytest.mark.parametrize("shape", [(1, 8, 8), (1, 28, 28), (3, 32, 32), (3, 64, 64)])

@@ -7,14 +7,18 @@ from small import forget_models, small
 
 from feddecorr.errors import RunError, UserError
 from feddecorr.report import write_report
-from feddecorr.report.figures import COLOURS
+from feddecorr.report.colours import COLOURS
 from feddecorr.runs.pipeline import run
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     directory = tmp_path_factory.mktemp("runs")
-    words = {"plain": ["rounds=2"], "with<b>": ["rounds=2", "regularizers=feddecorr"], "other": ["seed=1", "rounds=1"]}
+    words = {
+        "plain": ["rounds=2"],
+        "with<b>": ["rounds=2", "regularizers=feddecorr"],
+        "other": ["seed=1", "rounds=1", "evaluation.clients=true"],
+    }
     for name, changes in words.items():
         list(run(small(*changes), directory / name))
     return [directory / name for name in words]
@@ -44,6 +48,14 @@ def test_every_term_of_the_objective_is_drawn_with_each_run_in_its_colour(runs: 
     drawn = page.split("<h2>Objective: feddecorr per round</h2>")[1].split("</section>")[0]
     assert COLOURS[1] in drawn
     assert COLOURS[0] not in drawn
+
+
+def test_averaging_is_drawn_for_runs_that_looked_at_clients(runs: list[Path], tmp_path: Path) -> None:
+    heading = "<h2>Rank kept by averaging per round</h2>"
+    write_report(runs, tmp_path / "report.html")
+    assert heading in (tmp_path / "report.html").read_text()
+    write_report(runs[:2], tmp_path / "report.html")
+    assert heading not in (tmp_path / "report.html").read_text()
 
 
 def test_runs_without_test_images_have_a_report_too(tmp_path: Path) -> None:

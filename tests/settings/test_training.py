@@ -13,6 +13,7 @@ from feddecorr.errors import UserError
 from feddecorr.federation import Simulation
 from feddecorr.messages import Update
 from feddecorr.runs.pipeline import resume, run
+from feddecorr.settings.experiment import Experiment
 from feddecorr.settings.training import Evaluation, Training
 from feddecorr.settings.words import read_list
 
@@ -155,3 +156,41 @@ def test_terms_of_each_local_epoch_are_recorded_by_wish() -> None:
         total = sum(means[client] * int(sizes[client]) for client in means) / 120
         assert total == pytest.approx(record.terms[term], rel=1e-6)
         assert all(len(terms[term]) == 3 for terms in record.local_terms.values())
+
+
+@pytest.mark.parametrize(
+    ("cores", "words", "threads"),
+    [
+        (8, ["clients=1"], 8),
+        (8, ["clients=3"], 2),
+        (8, ["clients=8"], 1),
+        (8, ["clients=100"], 1),
+        (8, ["clients=100", "participation=0.02"], 4),
+        (1, ["clients=1"], 1),
+    ],
+)
+def test_threads_are_shared_out_to_those_who_play(
+    monkeypatch: pytest.MonkeyPatch, cores: int, words: list[str], threads: int
+) -> None:
+    """By the cores and the cohort; who runs the clients changes nothing."""
+    monkeypatch.setattr("os.cpu_count", lambda: cores)
+    for engine in ("serial", "pool"):
+        assert small("training.threads=auto", f"engine={engine}", *words).training.threads == threads
+
+
+def test_threads_that_were_picked_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is written down is their number, so a run is gone on with alike on any machine."""
+    monkeypatch.setattr("os.cpu_count", lambda: 8)
+    picked = small("training.threads=auto", "clients=2")
+    monkeypatch.setattr("os.cpu_count", lambda: 64)
+    again = Experiment.parse(picked.to_dict())
+    assert again == picked
+    assert again.training.threads == 4
+    assert again.digest() != small("training.threads=auto", "clients=2").digest()
+    assert again.digest() == small("training.threads=4", "clients=2").digest()
+
+
+@pytest.mark.parametrize("wrong", ["many", -1, 1.5])
+def test_threads_are_a_number_or_auto(wrong: object) -> None:
+    with pytest.raises(UserError, match="threads"):
+        Experiment.parse({"training": {"threads": wrong}})

@@ -22,6 +22,9 @@ def test_a_round_costs_its_images() -> None:
     assert of_round("training.steps=3", "clients=8", "participation=0.5") == pytest.approx(4 * 3 * 15 + TEST / 3)
     assert of_round("evaluation.clients=true", "evaluation.every=1") == pytest.approx(2 * TRAIN + 5 * TEST / 3)
     assert of_round("evaluation.clients=true", "rounds=6") == pytest.approx(2 * TRAIN + 5 * TEST / 3 / 3)  # auto
+    assert of_round("evaluation.clients=last", "evaluation.every=3", "evaluation.final=2", "rounds=6") == pytest.approx(
+        2 * TRAIN + (3 + 4) * TEST / 3 / 6
+    )
     assert of_round(cost=Cost(0.5, 7.0)) == pytest.approx((2 * TRAIN + TEST / 3) * 0.5 + 7.0)
 
 

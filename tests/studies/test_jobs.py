@@ -23,3 +23,5 @@ def test_a_shared_run_has_all_that_any_of_its_arms_asks_for(tmp_path: Path, monk
     words = [["rounds=4", "evaluation.every=4"], ["rounds=9", "evaluation.every=6"], ["rounds=2", "evaluation.every=8"]]
     (job,) = plan([Arm({}, small(*each)) for each in words], tmp_path)
     assert (job.experiment.rounds, job.experiment.evaluation.every) == (9, 2)
+    (job,) = plan([Arm({}, small("evaluation.final=3", *each)) for each in words], tmp_path)
+    assert (job.experiment.evaluation.every, job.experiment.evaluation.final) == (1, 3)

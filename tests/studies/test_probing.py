@@ -1,7 +1,10 @@
 import math
 
+import pytest
 from small import small
 
+from feddecorr.runs.pipeline import Records, run
+from feddecorr.settings.experiment import Experiment
 from feddecorr.studies.costs import kind
 from feddecorr.studies.probing import measure
 
@@ -24,3 +27,18 @@ def test_it_tells_how_far_it_is() -> None:
 
 def test_without_data_nothing_is_known() -> None:
     assert measure([small("data=npz:nowhere.npz")], seconds=0.1) == {}
+
+
+def test_rounds_that_are_not_evaluated_are_measured_however_many_of_the_last_ones_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The difference between rounds without and with an evaluation is what an evaluation costs."""
+    seen: list[Experiment] = []
+
+    def watched(experiment: Experiment) -> Records:
+        seen.append(experiment)
+        return run(experiment)
+
+    monkeypatch.setattr("feddecorr.studies.probing.run", watched)
+    measure([small("evaluation.final=10", "rounds=20")], seconds=0.1)
+    assert {experiment.evaluation.final for experiment in seen} == {1}

@@ -35,6 +35,19 @@ def test_a_summary_survives_its_line_of_json(summary: Summary) -> None:
     assert Summary.from_dict(json.loads(json.dumps(summary.to_dict()))) == summary
 
 
+def test_a_record_from_before_a_setting_existed_has_its_default(summary: Summary) -> None:
+    """It is found by the same address as a run of today, and can be compared with it."""
+    stored = json.loads(json.dumps(summary.to_dict()))
+    del stored["experiment"]["evaluation"]["final"], stored["experiment"]["regularizers"]["feddecorr"]["normalization"]
+    assert Summary.from_dict({**stored, "digest": "of that day"}) == summary
+
+
+def test_a_record_of_somebodys_own_kind_is_taken_as_it_is(summary: Summary) -> None:
+    """Its numbers can still be shown."""
+    stored = {**summary.to_dict(), "experiment": {**summary.experiment, "method": {"name": "nowhere:Method"}}}
+    assert Summary.from_dict(stored).to_dict() == stored
+
+
 def test_it_says_what_the_run_recorded(directory: RunDirectory, summary: Summary) -> None:
     """Exactly, but for milliseconds; the last spectrum and the last local models are there, and no others."""
     lines = [json.loads(line) for line in (directory.path / "rounds.jsonl").read_text().splitlines()]
@@ -66,7 +79,9 @@ def test_statistics_are_of_evaluated_rounds(summary: Summary) -> None:
     assert summary.statistic("last", "no_such_measure") is None
 
 
-@pytest.mark.parametrize("words", [["rounds=5"], ["evaluation.every=5"], ["rounds=7", "evaluation.every=3"]])
+@pytest.mark.parametrize(
+    "words", [["rounds=5"], ["evaluation.every=5", "evaluation.final=3"], ["rounds=7", "evaluation.every=3"]]
+)
 def test_a_shared_run_is_seen_as_if_it_had_been_run_as_asked(
     directory: RunDirectory, summary: Summary, tmp_path: Path, words: list[str]
 ) -> None:
@@ -87,8 +102,8 @@ def test_a_shared_run_is_seen_as_if_it_had_been_run_as_asked(
 def test_records_are_read_from_files_and_folders_and_counted_once(directory: RunDirectory, tmp_path: Path) -> None:
     """The one with more rounds counts; a run without a finished round does not."""
     summary = Summary.of(directory)
-    shorter = summary.as_asked(small("rounds=5"))
-    other = Summary.from_dict({**summary.to_dict(), "digest": "other"})
+    shorter = summary.as_asked(small("rounds=5", *EVALUATED, "regularizers=feddecorr"))
+    other = Summary.from_dict({**summary.to_dict(), "experiment": {**summary.experiment, "seed": 5}})
     write_summaries(tmp_path / "deep" / "records.jsonl", [shorter, other])
     (tmp_path / "begun").mkdir()
     (tmp_path / "begun" / "experiment.json").write_text(json.dumps(small().to_dict()))

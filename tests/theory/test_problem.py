@@ -3,7 +3,7 @@ import pytest
 from pydantic import ValidationError
 
 from feddecorr.theory.measurement import imbalance_of_layers
-from feddecorr.theory.network import product
+from feddecorr.theory.network import Array, product
 from feddecorr.theory.overlap import alignment, alignment_score
 from feddecorr.theory.problem import class_sizes, draw_data, draw_start
 from feddecorr.theory.settings import Alignment, Flow, Network
@@ -59,3 +59,29 @@ def test_settings_that_do_not_fit_are_refused() -> None:
     with pytest.raises(ValidationError, match="frequent must be at most classes = 10"):
         Flow(frequent=11)
     assert Alignment.model_validate({"epochs": "3,5"}).epochs == (3, 5)
+
+
+@pytest.mark.parametrize(("dim", "classes"), [(6, 3), (3, 6), (4, 4)])
+def test_an_aligned_start_does_not_depend_on_the_library(
+    dim: int, classes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that chose other signs, and other vectors where G is zero, would give the same start."""
+    settings = Network(dim=dim, classes=classes, inputs=7, samples=40)
+    x, y = draw_data(settings, class_sizes(40, classes, 1, 0.2), "training")
+    weights = draw_start(settings, x, y)
+    decompose = np.linalg.svd
+    stream = np.random.RandomState(0)
+
+    def decompose_otherwise(matrix: Array) -> tuple[Array, Array, Array]:
+        left, sizes, right = decompose(matrix)
+        signs = stream.choice([-1.0, 1.0], size=len(sizes))
+        left[:, : len(sizes)] *= signs
+        right[: len(sizes)] *= signs[:, None]
+        unseen = int((sizes > 1e-12 * sizes[0]).sum())
+        free = len(right) - unseen
+        right[unseen:] = np.linalg.qr(stream.normal(size=(free, free)))[0] @ right[unseen:]
+        return left, sizes, right
+
+    monkeypatch.setattr(np.linalg, "svd", decompose_otherwise)
+    for before, after in zip(weights, draw_start(settings, x, y), strict=True):
+        np.testing.assert_allclose(after, before, atol=1e-12)

@@ -17,8 +17,9 @@ from feddecorr.errors import UserError
 from feddecorr.messages import Broadcast, RoundInfo
 from feddecorr.noise import gaussian
 from feddecorr.runs.directory import RunDirectory
+from feddecorr.runs.examining import examine
+from feddecorr.runs.looking import Wanted
 from feddecorr.runs.pipeline import resume, run
-from feddecorr.runs.recomputing import Wanted, diagnose_run
 from feddecorr.transforms import LocallyPrivate, Private
 
 GROUPS = ("model.norm=group", "rounds=2", "transforms=private")
@@ -84,7 +85,7 @@ def test_a_seeded_run_is_repeatable_and_any_other_is_not(tmp_path: object) -> No
     one, other = (list(run(small(*GROUPS), f"{tmp_path}/{name}"))[-1].state for name in "ab")
     assert digest(one) != digest(other)
     with pytest.raises(UserError, match="its noise had no seed"):
-        diagnose_run(RunDirectory.open(f"{tmp_path}/a"), Wanted(round=1), "a", lambda _: None)
+        examine(RunDirectory.open(f"{tmp_path}/a"), Wanted(round=1), "a", lambda _: None)
 
 
 PUBLISHED = [

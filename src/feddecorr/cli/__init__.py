@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from importlib.metadata import version
 from typing import Annotated
 
@@ -10,11 +11,14 @@ import typer.core
 
 from feddecorr.cli.claims import claims
 from feddecorr.cli.compare import compare
-from feddecorr.cli.console import print_text
+from feddecorr.cli.console import print_text, say
+from feddecorr.cli.convert_beta import convert_beta
 from feddecorr.cli.data import data_app
 from feddecorr.cli.demo import demo
 from feddecorr.cli.diagnose import diagnose
 from feddecorr.cli.failing import told_failures
+from feddecorr.cli.figure import figure
+from feddecorr.cli.flower import flower_app
 from feddecorr.cli.list import list_kinds
 from feddecorr.cli.partition import partition
 from feddecorr.cli.privacy import privacy
@@ -25,6 +29,7 @@ from feddecorr.cli.resume import resume
 from feddecorr.cli.run import run
 from feddecorr.cli.show import show
 from feddecorr.cli.sweep import sweep
+from feddecorr.cli.table import table
 from feddecorr.cli.theory import theory_app
 
 typer.core.HAS_RICH = False  # help is plain text; otherwise it has backslashes before its brackets
@@ -68,14 +73,24 @@ app.command()(partition)
 app.command()(reproduce)
 app.command()(sweep)
 app.command()(compare)
+app.command()(table)
+app.command()(figure)
 app.command()(records)
 app.command()(privacy)
+app.command()(convert_beta)
 app.command("list")(list_kinds)
 app.add_typer(data_app, name="data")
 app.add_typer(theory_app, name="theory")
+app.add_typer(flower_app, name="flower")
+
+
+def _say_warning(message: Warning | str, *_: object) -> None:
+    """Say a warning in its own words, without the place in the code that gave it."""
+    say(f"warning: {message}")
 
 
 def main() -> None:
     """Run the command line; exit with 2 for what the user must change and with 1 for a failure."""
+    warnings.showwarning = _say_warning  # type: ignore[assignment]  # where and of which kind does not matter
     with told_failures():
         app()

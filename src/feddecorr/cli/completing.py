@@ -48,10 +48,14 @@ def tell(directory: Path, *, json: bool) -> None:
     run = RunDirectory.open(directory)
     if note := run.federation().note:
         say(f"mind the data: {note}")
+    if because := (run.environment() or {}).get("together", {}).get("because"):
+        say(f"clients trained one by one: {because}")
+    if choice := run.precision():
+        say(f"training.precision=auto is {choice.precision}: {choice.reason}")
     if json:
         print_json(run.to_dict())
         return
-    last = run.rounds()[-1]
+    last = run.last_round()
     found = {
         "accuracy": number(last.accuracy),
         "effective rank": number(last.effective_rank, 1),

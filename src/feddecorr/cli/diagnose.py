@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from feddecorr.cli.console import JsonOption, TrustOption, number, print_json, print_table, print_text, say
+from feddecorr.cli.console import JsonOption, TrustOption, say
+from feddecorr.cli.diagnosis_output import tell
 from feddecorr.errors import UserError
 from feddecorr.settings.trust import Trust
 from feddecorr.settings.words import read_list, read_words, said
 
 if TYPE_CHECKING:
     from feddecorr.collapse.diagnosis import Diagnosis
-    from feddecorr.runs.recomputing import Wanted
-
-COLUMNS = {
-    "accuracy": "accuracy",
-    "effective rank": "effective_rank",
-    "possible": "maximum_rank",
-    "significant": "significant_singular_values",
-    "for 99 %": "dimensions_for_99_percent",
-    "participation ratio": "participation_ratio",
-    "NC1": "nc1_variability",
-    "CKA": "linear_cka",
-}
+    from feddecorr.runs.examining import Examination
+    from feddecorr.runs.looking import Wanted
+    from feddecorr.settings.experiment import Experiment
 
 
 def diagnose(  # noqa: PLR0913, PLR0917 - one parameter for each option of the command
@@ -47,8 +40,17 @@ def diagnose(  # noqa: PLR0913, PLR0917 - one parameter for each option of the c
     data: Annotated[str | None, typer.Option(help="The data set that the model sees.")] = None,
     layer: Annotated[str | None, typer.Option(help="The layer whose input is the representation.")] = None,
     round: Annotated[str, typer.Option(help="Of runs: 'last' or a number.")] = "last",  # noqa: A002 - the option's name
-    clients: Annotated[str | None, typer.Option(help="Of runs: local models, too: 'all' or '0,3'.")] = None,
+    clients: Annotated[
+        str | None, typer.Option(help="Of runs: local models, too: 'all', which also ranks them, or '0,3'.")
+    ] = None,
+    averaging: Annotated[
+        bool, typer.Option("--averaging", help="Of runs: compare all local models with their average.")
+    ] = False,
+    layers: Annotated[bool, typer.Option("--layers", help="With --averaging: layer by layer, too.")] = False,
     on: Annotated[str, typer.Option(help="Which images: 'test' or 'train'.")] = "test",
+    statistics: Annotated[
+        str, typer.Option(help="BatchNorm's: the 'model's, or those of each 'batch' of the images.")
+    ] = "model",
     picture: Annotated[Path, typer.Option(help="HTML file to draw the spectra in.")] = Path("diagnosis.html"),
     trust: TrustOption = False,
     json: JsonOption = False,
@@ -62,6 +64,8 @@ def diagnose(  # noqa: PLR0913, PLR0917 - one parameter for each option of the c
 
         feddecorr diagnose runs/a --round 5 --clients 0,3 --on train
 
+        feddecorr diagnose runs/a --averaging --layers
+
     Features of any framework, and any PyTorch model:
 
         feddecorr diagnose --features z.npy --labels y.npy
@@ -73,26 +77,43 @@ def diagnose(  # noqa: PLR0913, PLR0917 - one parameter for each option of the c
     """
     directories = [Path(word) for word in words or [] if "=" not in word or Path(word).is_dir()]
     settings = read_words([word for word in words or [] if Path(word) not in directories])
-    if not directories and not features and model is None:
-        raise UserError("nothing to diagnose: name a run, --features FILE, or --model NAME --data NAME")
-    if model is None and (weights or data or layer or settings):
-        raise UserError("--weights, --data, --layer and settings say something about --model: name it, too")
-    if on not in ("test", "train"):
-        raise UserError(f"--on is 'test' or 'train', not '{on}'")
-    if labels and not features:
-        raise UserError("--labels belong to --features: name them, too")
-    if not directories and (clients is not None or round != "last"):
-        raise UserError("--clients and --round choose models of a run: name its directory")
-    found: list[Diagnosis] = []
+    of_models = bool(directories) or model is not None
+    _refuse_if(
+        {
+            "nothing to diagnose: name a run, --features FILE, or --model NAME --data NAME": not of_models
+            and not features,
+            "--weights, --data, --layer and settings say something about --model: name it, too": model is None
+            and bool(weights or data or layer or settings),
+            f"--on is 'test' or 'train', not '{on}'": on not in ("test", "train"),
+            f"--statistics is 'model' or 'batch', not '{statistics}'": statistics not in ("model", "batch"),
+            "--statistics are those of models, not of features": statistics == "batch" and not of_models,
+            "--labels belong to --features: name them, too": bool(labels) and not features,
+            "--clients, --round and --averaging are about models of a run: name its directory": not directories
+            and (clients is not None or round != "last" or averaging),
+            "--layers are those of --averaging: say that, too": layers and not averaging,
+        }
+    )
+    rounds: list[Examination] = []
     if directories:
-        found += _runs(directories, _wanted(round, clients, on), Trust(files=trust))
+        wanted = _wanted(round, clients)
+        wanted = replace(wanted, on=on, statistics=statistics, averaging=averaging, layers=layers)
+        rounds += _runs(directories, wanted, Trust(files=trust))
+    found: list[Diagnosis] = [diagnosis for each in rounds for diagnosis in each.diagnoses]
     if features:
         found += _features(features, labels or [])
     if model is not None:
         settings |= {"model": _named(settings, "model", model), **_data(settings, data)}
         spoken = said(words or []) | {model, str(data)}
-        found += _models(settings, Trust(spoken, files=trust), weights, layer=layer, on=on)
-    _tell(found, picture, json=json)
+        experiment = _experiment(settings, Trust(spoken, files=trust))
+        found += _models(experiment, weights, layer=layer, on=on, statistics=statistics)
+    tell(found, rounds, picture, json=json)
+
+
+def _refuse_if(problems: Mapping[str, bool]) -> None:
+    """Raise the first of the problems that there is."""
+    for message, there in problems.items():
+        if there:
+            raise UserError(message)
 
 
 def _named(settings: dict[str, Any], key: str, name: str) -> dict[str, Any]:
@@ -106,8 +127,8 @@ def _data(settings: dict[str, Any], data: str | None) -> dict[str, Any]:
     return {} if data is None else {"data": _named(settings, "data", data)}
 
 
-def _wanted(round: str, clients: str | None, on: str) -> Wanted:  # noqa: A002 - the option's name
-    from feddecorr.runs.recomputing import Wanted  # noqa: PLC0415 - PyTorch is loaded when it is needed
+def _wanted(round: str, clients: str | None) -> Wanted:  # noqa: A002 - the option's name
+    from feddecorr.runs.looking import Wanted  # noqa: PLC0415 - PyTorch is loaded when it is needed
 
     if round != "last" and not round.isdecimal():
         raise UserError(f"--round is 'last' or a number, not '{round}'")
@@ -117,18 +138,19 @@ def _wanted(round: str, clients: str | None, on: str) -> Wanted:  # noqa: A002 -
         if not parts or not all(part.isdecimal() for part in parts):
             raise UserError(f"--clients is 'all' or numbers with commas between, such as 0,3, not '{clients}'")
         chosen = [int(part) for part in parts]
-    return Wanted(None if round == "last" else int(round), clients is not None, chosen, on)
+    return Wanted(None if round == "last" else int(round), clients is not None, chosen)
 
 
-def _runs(directories: Sequence[Path], wanted: Wanted, trust: Trust) -> Iterator[Diagnosis]:
+def _runs(directories: Sequence[Path], wanted: Wanted, trust: Trust) -> Iterator[Examination]:
     from feddecorr.report.runs_page import name_directories  # noqa: PLC0415
     from feddecorr.runs.directory import RunDirectory  # noqa: PLC0415
-    from feddecorr.runs.recomputing import describe, diagnose_run  # noqa: PLC0415 - PyTorch is loaded when it is needed
+    from feddecorr.runs.examining import examine  # noqa: PLC0415 - PyTorch is loaded when it is needed
+    from feddecorr.runs.recomputing import describe  # noqa: PLC0415
 
     runs = [RunDirectory.open(directory) for directory in directories]
     for name, run in zip(name_directories(directories), runs, strict=True):
         title = name if len(runs) == 1 else f"{name} ({describe(run)})"
-        yield from diagnose_run(run, wanted, title, say, trust=trust)
+        yield examine(run, wanted, title, say, trust=trust)
 
 
 def _features(files: Sequence[Path], labels: Sequence[Path]) -> Iterator[Diagnosis]:
@@ -144,37 +166,15 @@ def _features(files: Sequence[Path], labels: Sequence[Path]) -> Iterator[Diagnos
     yield from diagnose_features(list(zip(files, paired, strict=True)))
 
 
-def _models(
-    settings: dict[str, Any], trust: Trust, weights: Sequence[Path] | None, *, layer: str | None, on: str
-) -> Iterator[Diagnosis]:
-    from feddecorr.runs.model_files import diagnose_stored  # noqa: PLC0415
+def _experiment(settings: dict[str, Any], trust: Trust) -> Experiment:
     from feddecorr.settings.experiment import Experiment  # noqa: PLC0415 - PyTorch is loaded when it is needed
 
-    experiment = Experiment.parse(settings, trust)
+    return Experiment.parse(settings, trust)
+
+
+def _models(experiment: Experiment, weights: Sequence[Path] | None, **look: Any) -> Iterator[Diagnosis]:
+    from feddecorr.runs.model_files import diagnose_stored  # noqa: PLC0415 - PyTorch is loaded when it is needed
+
     files: list[Path | None] = [*weights] if weights else [None]
     for file in files:
-        yield diagnose_stored(experiment, file, layer=layer, on=on)
-
-
-def _tell(found: Sequence[Diagnosis], picture: Path, *, json: bool) -> None:
-    from feddecorr.collapse.answer import rows  # noqa: PLC0415
-    from feddecorr.collapse.diagnosis import find_reference  # noqa: PLC0415 - PyTorch is loaded when it is needed
-    from feddecorr.report.diagnosis_page import write_diagnosis  # noqa: PLC0415
-
-    write_diagnosis(found, picture)
-    answers = [each.answer(find_reference(each, found)) for each in found]
-    if json:
-        documents = [{**each.to_dict(), "answer": said} for each, said in zip(found, answers, strict=True)]
-        print_json({**documents[0], "picture": str(picture.resolve()), "others": documents[1:]})
-        return
-    if len(found) == 1:
-        print_table(["measure", "value", "what it is"], rows(found[0]), title=found[0].name)
-    else:
-        told = {name for name in COLUMNS.values() if any(getattr(each, name) is not None for each in found)}
-        known = {heading: name for heading, name in COLUMNS.items() if name in told}
-        lines = [[each.name, *(number(getattr(each, name), 3) for name in known.values())] for each in found]
-        print_table(["model", *known], lines)
-    print_text("")
-    for sentences in answers:
-        print_text("\n".join(sentences))
-    say(f"picture: {picture.resolve()}")
+        yield diagnose_stored(experiment, file, **look)

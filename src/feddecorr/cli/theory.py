@@ -119,12 +119,15 @@ def _read(kind: type[S], words: list[str] | None, out: Path | None) -> S:
 
 
 def _carry_out(study: Callable[[Any, Listener], Study], settings: Kind, out: Path | None, *, json: bool) -> None:
+    from feddecorr.report.printed import is_available  # noqa: PLC0415
     from feddecorr.report.study_page import write_study  # noqa: PLC0415 - plotly is loaded when it is needed
 
     name = type(settings).__name__.lower()
     with Progress(silence=SECONDS_OF_SILENCE) as progress:
         found = study(settings, lambda share: progress(name, share, 1))
     files = write_study(found, out) if out else []
+    if files and not is_available():
+        say("pictures as SVG files need matplotlib: pip install 'feddecorr[figures]'")
     if json:
         print_json({**found.document, "files": [str(file) for file in files]})
         return

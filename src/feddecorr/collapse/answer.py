@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from feddecorr.dying import RISE
+
 if TYPE_CHECKING:
     from feddecorr.collapse.diagnosis import Diagnosis
 
@@ -73,6 +75,11 @@ def sentences(found: Diagnosis, reference: Diagnosis | None = None) -> Iterator[
     yield _verdict(found)
     if found.dead_features:
         yield f"{found.dead_features} of {d} features never vary."
+    if found.dead_features >= RISE * d:
+        yield (
+            "To FedDecorr a feature that never varies is uncorrelated: if it took part, it may have killed them. "
+            "regularizers.feddecorr.dying=counted, or FedDecorrLoss(dying='counted'), works against that."
+        )
     if most < d:
         yield f"{found.samples} samples cannot fill {d} dimensions: no rank can be above {most}; use more samples."
 

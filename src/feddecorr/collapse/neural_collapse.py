@@ -1,6 +1,7 @@
 """What labels add: neural collapse, which is good, told from dimensional collapse, which is not.
 
-NC1 to NC4 are those of Papyan, Han and Donoho (2020), with every class weighing the same.
+NC1 to NC4 are those of Papyan, Han and Donoho (2020). Among class means every class weighs the same, within classes
+every sample. Of NC3 they plot the square, with a classifier that is not centred.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ from feddecorr.data.digits import Digits
 from feddecorr.data.folder import Folder
 from feddecorr.data.mnist import FashionMnist, Mnist
 from feddecorr.data.npz import Npz
+from feddecorr.data.on_nodes import OnNodes
 from feddecorr.data.synthetic import Synthetic
 from feddecorr.data.tinyimagenet import TinyImageNet
 from feddecorr.settings.kinds import Family
@@ -23,6 +24,7 @@ DATA = Family(
         "fashion_mnist": FashionMnist,
         "folder": Folder,
         "npz": Npz,
+        "nodes": OnNodes,
     },
 )
 
@@ -38,6 +40,7 @@ __all__ = [
     "Images",
     "Mnist",
     "Npz",
+    "OnNodes",
     "Own",
     "PixelSums",
     "Synthetic",

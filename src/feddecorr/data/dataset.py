@@ -32,7 +32,7 @@ class Images:
     labels: Tensor
 
     def __len__(self) -> int:
-        return len(self.labels)
+        return self.labels.shape[0]  # quicker than len(…), and asked for often
 
     def split(self, size: int) -> list[Images]:
         """Cut into parts of that size and a last one."""

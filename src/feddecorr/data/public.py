@@ -7,10 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
+from pydantic import Field, PositiveInt
+
 from feddecorr.data import cache
 from feddecorr.data.dataset import Data, Dataset, content_digest
 from feddecorr.data.fetch.download import Progress
 from feddecorr.data.fetch.recipe import Recipe
+from feddecorr.data.resizing import resize
 from feddecorr.errors import RunError, UserError
 
 
@@ -18,6 +21,15 @@ class Stored(Data):
     """A data set of the cache; a run never fetches it by itself."""
 
     recipe: ClassVar[Recipe]
+
+    size: PositiveInt | None = Field(
+        None, description="height and width to which images are made smaller, by the mean over areas; else as they are"
+    )
+
+    def load(self) -> Dataset:
+        """Return the images that the options ask for, in the size that they ask for."""
+        dataset = super().load()
+        return dataset if self.size is None else resize(dataset, self.size)
 
     def read(self) -> Dataset:
         """Return the images, mapped from the cache; they are standardized by the constants of the whole set."""

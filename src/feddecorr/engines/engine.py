@@ -5,7 +5,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from feddecorr.errors import explain_refusal
 from feddecorr.messages import Broadcast, Failure, Update
@@ -22,6 +22,12 @@ RunClients = Callable[[Broadcast, Sequence[int]], Iterator[Update | Failure]]
 class Engine(Kind):
     """Who runs the clients; it knows no method, and the results do not depend on it."""
 
+    one_by_one: ClassVar[bool] = False
+    """Whether it plays every client by itself, where none can train beside another (`training.together`)."""
+
+    def check(self) -> None:
+        """Refuse to begin where something is missing that the engine needs."""
+
     def open(self, task: Task, shards: Shards, memories: Memories) -> AbstractContextManager[RunClients]:
         """Start what the engine needs; leaving the context ends it."""
         raise NotImplementedError
@@ -32,6 +38,6 @@ class Engine(Kind):
 
 
 def failure(number: int, client: int, error: Exception) -> Failure:
-    """Return what is known of an error in a client's code; to be called where it is caught."""
+    """Return what is known of an error in a client's code."""
     said = explain_refusal(error) if isinstance(error, OSError) else str(error)
-    return Failure(number, client, f"{type(error).__name__}: {said}", traceback.format_exc())
+    return Failure(number, client, f"{type(error).__name__}: {said}", "".join(traceback.format_exception(error)))

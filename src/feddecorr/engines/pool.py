@@ -5,8 +5,8 @@ from __future__ import annotations
 import errno
 import sys
 import weakref
-from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from multiprocessing.connection import Connection, wait
@@ -19,6 +19,7 @@ from feddecorr.engines.allocator import return_freed_memory
 from feddecorr.engines.engine import Engine, RunClients
 from feddecorr.engines.parcel import Layout, Parcel
 from feddecorr.engines.processes import context
+from feddecorr.engines.waiting import MAX_DEATHS, Group, Waiting
 from feddecorr.engines.worker import Done, NewRound, Play, work
 from feddecorr.errors import SHORT_OF, RunError
 from feddecorr.messages import Broadcast, Failure, Update
@@ -30,9 +31,6 @@ if TYPE_CHECKING:
     from feddecorr.runs.memories import Memories
 
     Recipe = tuple[Task, Shards, Memories]
-
-MAX_DEATHS = 3
-"""So often may a client's worker be killed before the run gives up."""
 
 
 class Pool(Engine):
@@ -58,43 +56,52 @@ class Pool(Engine):
 
 
 class Worker:
-    """The main process's end of one worker, with the clients that it was told to play and has not yet."""
+    """The main process's end of one worker, with the orders that it was given and has not yet done."""
 
     def __init__(self, recipe: Recipe) -> None:
         self.connection, theirs = context().Pipe()
         self.process = context().Process(target=work, args=(theirs, *recipe), daemon=True)
         self.process.start()
         theirs.close()
-        self.clients: deque[int] = deque()
+        self.orders: deque[Play] = deque()
         self._round = 0
         self._broadcast: Parcel | None = None  # that it has
         self._slots: dict[int, Parcel] = {}
         self._count = 0
         self._free: list[int] = []
 
-    def play(self, news: NewRound, client: int) -> None:
-        """Tell the worker to play a client, perhaps after the one that it is busy with."""
-        if self._round != news.round:
-            self.connection.send(NewRound(news.round, None) if news.parcel is self._broadcast else news)
-            self._round, self._broadcast = news.round, news.parcel
+    def play(self, news: NewRound, groups: Sequence[Group]) -> None:
+        """Tell the worker to play groups of clients, perhaps after what it is busy with."""
+        order = Play(groups, {client: self._take_slot() for group in groups for client in group})
+        self.orders.append(order)
+        try:
+            if self._round != news.round:
+                self.connection.send(NewRound(news.round, None) if news.parcel is self._broadcast else news)
+                self._round, self._broadcast = news.round, news.parcel
+            self.connection.send(order)
+        except OSError:  # it was killed: `receive` will find out
+            return
+
+    def _take_slot(self) -> int:
         if not self._free:
             self._free.append(self._count)
             self._count += 1
-        self.connection.send(Play(client, slot=self._free.pop()))
-        self.clients.append(client)
+        return self._free.pop()
 
-    def receive(self) -> Update | Failure:
-        """Take out the next answer."""
+    def receive(self) -> list[Update | Failure]:
+        """Take out the answers to the next order."""
         try:
-            answer: Done | Failure = self.connection.recv()
+            answers: list[Done | Failure] = self.connection.recv()
         except RuntimeError as error:  # what multiprocessing raises where shared memory cannot be handed over
             raise RunError(f"a worker's memory cannot be seen ({error}): {SHORT_OF[errno.EMFILE]}") from error
-        self.clients.popleft()
-        if isinstance(answer, Failure):
-            return answer
+        slots = self.orders.popleft().slots
+        return [answer if isinstance(answer, Failure) else self._take(answer, slots) for answer in answers]
+
+    def _take(self, answer: Done, slots: Mapping[int, int]) -> Update:
+        slot = slots[answer.update.client]
         if answer.parcel is not None:
-            self._slots[answer.slot] = answer.parcel
-        states = self._lend(answer.slot)
+            self._slots[slot] = answer.parcel
+        states = self._lend(slot)
         return replace(answer.update, weights=states["weights"], buffers=states["buffers"], extra=states["extra"])
 
     def _lend(self, slot: int) -> dict[str, State]:
@@ -114,13 +121,13 @@ class Worker:
         if sys.is_finalizing():  # then it has ended already
             return
         self.connection.close()
-        self.process.join(timeout=0.2 if not self.clients else 0)  # an idle worker sees the end by itself
+        self.process.join(timeout=0.2 if not self.orders else 0)  # an idle worker sees the end by itself
         self.process.kill()
         self.process.join()
 
 
 class Crew:
-    """All workers, and the clients of the round that wait for one."""
+    """All workers, and what they are told to do."""
 
     def __init__(self, recipe: Recipe, count: int) -> None:
         self._recipe = recipe
@@ -131,39 +138,51 @@ class Crew:
         """Yield what comes of the clients in their order; which worker played whom leaves no trace."""
         self._settle()
         news = self._announce(broadcast)
-        waiting = deque(clients)
+        waiting = self._line_up(broadcast, clients)
         finished: dict[int, Update | Failure] = {}
-        deaths: Counter[int] = Counter()
         for client in clients:
             while client not in finished:
                 self._hand_out(news, waiting)
                 for worker in self._with_news():
                     try:
-                        answer = worker.receive()
+                        answers = worker.receive()
                     except (EOFError, OSError):
-                        self._replace(worker, waiting)
-                        dead = next(iter(worker.clients))
-                        deaths[dead] += 1
-                        if deaths[dead] >= MAX_DEATHS:
-                            waiting.remove(dead)
-                            finished[dead] = Failure(broadcast.round, dead, worker.epitaph(deaths[dead]))
-                        continue
-                    finished[answer.client] = answer
+                        answers = self._bury(worker, waiting, broadcast.round)
+                    finished |= {answer.client: answer for answer in answers}
             yield finished.pop(client)
 
+    def _line_up(self, broadcast: Broadcast, clients: Sequence[int]) -> Waiting:
+        task, shards, _ = self._recipe
+        sizes = shards.sizes
+        weights = sum(weight.numel() for weight in broadcast.weights.values())
+        return Waiting(task.groups(clients), images=lambda client: int(sizes[client]), weights=weights)
+
+    def _bury(self, worker: Worker, waiting: Waiting, number: int) -> list[Update | Failure]:
+        """Replace a worker that died; what it was told to do waits again, unless it is given up."""
+        self._replace(worker)
+        waiting.put_back([group for order in worker.orders for group in order.groups])
+        groups = worker.orders[0].groups
+        deaths = waiting.blame(groups)
+        if deaths < MAX_DEATHS:
+            return []
+        waiting.give_up(groups[0])
+        return [Failure(number, client, worker.epitaph(deaths)) for client in groups[0]]
+
     def close(self) -> None:
-        """End all workers."""
+        """End all workers, side by side."""
+        for worker in self.workers:
+            worker.connection.close()
         for worker in self.workers:
             worker.end()
 
     def _settle(self) -> None:
         """Let workers end what they do, if nobody read the last round to its end: they still use its broadcast."""
-        while any(worker.clients for worker in self.workers):
+        while any(worker.orders for worker in self.workers):
             for worker in self._with_news():
                 try:
                     worker.receive()
                 except (EOFError, OSError):
-                    self._replace(worker, deque())
+                    self._replace(worker)
 
     def _announce(self, broadcast: Broadcast) -> NewRound:
         sections = {"weights": broadcast.weights, "buffers": broadcast.buffers, "shared": broadcast.shared}
@@ -173,27 +192,22 @@ class Crew:
         self._parcel.fill(sections)
         return NewRound(broadcast.round, self._parcel)
 
-    def _hand_out(self, news: NewRound, waiting: deque[int]) -> None:
-        """Keep every worker busy, with one more client at hand while there are plenty.
+    def _hand_out(self, news: NewRound, waiting: Waiting) -> None:
+        """Keep every worker busy, with one more order at hand while there are plenty.
 
-        Towards the end of the round nobody takes a second: the last clients go to whoever is free first.
+        Towards the end of the round nobody takes a second: the last groups go to whoever is free first.
         """
         for depth in (1, 2):
             for worker in self.workers:
                 plenty = len(waiting) > len(self.workers)
-                if waiting and len(worker.clients) < depth and (depth == 1 or plenty):
-                    try:
-                        worker.play(news, waiting[0])
-                    except OSError:  # it was killed: `receive` will find out
-                        worker.clients.append(waiting[0])
-                    waiting.popleft()
+                if len(waiting) and len(worker.orders) < depth and (depth == 1 or plenty):
+                    worker.play(news, waiting.take(len(self.workers)))
 
     def _with_news(self) -> list[Worker]:
-        busy = {worker.connection: worker for worker in self.workers if worker.clients}
+        busy = {worker.connection: worker for worker in self.workers if worker.orders}
         return [busy[found] for found in wait(list(busy)) if isinstance(found, Connection)]
 
-    def _replace(self, worker: Worker, waiting: deque[int]) -> None:
-        """Start another in place of a worker that died; its clients wait again."""
-        waiting.extendleft(reversed(worker.clients))
+    def _replace(self, worker: Worker) -> None:
+        """Start another in place of a worker that died."""
         worker.end()
         self.workers[self.workers.index(worker)] = Worker(self._recipe)

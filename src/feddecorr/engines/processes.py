@@ -27,7 +27,7 @@ def context() -> ForkServerContext | SpawnContext:
     if not sys.platform.startswith("linux"):
         return multiprocessing.get_context("spawn")
     forkserver = multiprocessing.get_context("forkserver")
-    forkserver.set_forkserver_preload(["feddecorr.settings.experiment"])
+    forkserver.set_forkserver_preload(["feddecorr.settings.experiment", "feddecorr.engines.preloaded"])
     _start_server()
     return forkserver
 

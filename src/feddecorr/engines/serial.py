@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from feddecorr.client import Client
-from feddecorr.engines.engine import Engine, RunClients, failure
+from feddecorr.engines.engine import Engine, RunClients
+from feddecorr.engines.stage import Stage
 from feddecorr.messages import Broadcast, Failure, Update
 
 if TYPE_CHECKING:
@@ -20,17 +20,11 @@ class Serial(Engine):
 
     @contextmanager
     def open(self, task: Task, shards: Shards, memories: Memories) -> Iterator[RunClients]:
-        """Build the one client that plays them all."""
-        play = Client(task)
+        """Prepare the one stage for them all."""
+        stage = Stage(task, shards, memories)
 
         def run_clients(broadcast: Broadcast, clients: Sequence[int]) -> Iterator[Update | Failure]:
-            for client in clients:
-                try:
-                    update, memory = play(broadcast, shards[client], memories.load(client, broadcast.round))
-                except Exception as error:  # whatever a client raises is reported, not swallowed
-                    yield failure(broadcast.round, client, error)
-                    continue
-                memories.save(client, broadcast.round, memory)
-                yield update
+            for group in task.groups(clients):
+                yield from stage.play(broadcast, group)
 
         yield run_clients

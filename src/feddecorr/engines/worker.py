@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from multiprocessing.connection import Connection
 
 import torch
 
-from feddecorr.client import Client
 from feddecorr.engines.allocator import keep_freed_memory
-from feddecorr.engines.engine import failure
 from feddecorr.engines.parcel import Layout, Parcel
+from feddecorr.engines.stage import Stage
+from feddecorr.engines.waiting import Group
 from feddecorr.federation import Shards, Task
 from feddecorr.messages import Broadcast, Failure, Update
 from feddecorr.runs.memories import Memories
@@ -28,10 +28,10 @@ class NewRound:
 
 @dataclass(frozen=True)
 class Play:
-    """Train as this client, and leave the update in the worker's parcel of that number."""
+    """Train groups of clients one after another, and leave each client's update in the slot of that number."""
 
-    client: int
-    slot: int
+    groups: Sequence[Group]
+    slots: Mapping[int, int]
 
 
 @dataclass(frozen=True)
@@ -39,16 +39,15 @@ class Done:
     """The update of a client, without its tensors: they lie in the slot, whose parcel is only sent when it is new."""
 
     update: Update
-    slot: int
     parcel: Parcel | None
 
 
 def work(connection: Connection, task: Task, shards: Shards, memories: Memories) -> None:
-    """Answer each `Play` with `Done` or a failure."""
+    """Answer each `Play` with a list of `Done` or failures, one for each client."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process decides what an interrupt means
     keep_freed_memory()
     torch.set_num_threads(task.experiment.training.threads)  # threads that wait for each other waste cores
-    player = Player(task, shards, memories)
+    player = Player(Stage(task, shards, memories))
     while True:
         try:
             order = connection.recv()
@@ -58,11 +57,7 @@ def work(connection: Connection, task: Task, shards: Shards, memories: Memories)
             player.hear(order)
             continue
         try:
-            answer: Done | Failure = player.play(order)
-        except Exception as error:  # whatever a client raises is reported, not swallowed
-            answer = failure(player.broadcast.round, order.client, error)
-        try:
-            connection.send(answer)
+            connection.send(player.play(order))
         except OSError:
             return
 
@@ -72,35 +67,28 @@ class Player:
 
     broadcast: Broadcast
 
-    def __init__(self, task: Task, shards: Shards, memories: Memories) -> None:
-        self.task = task
-        self.shards = shards
-        self.memories = memories
+    def __init__(self, stage: Stage) -> None:
+        self.stage = stage
         self.slots: dict[int, Parcel] = {}
         self.heard = Parcel(Layout.of({}))
-
-    @cached_property
-    def client(self) -> Client:
-        """Built with the first order, so that what goes wrong is reported like any failure of a client."""
-        return Client(self.task)
 
     def hear(self, news: NewRound) -> None:
         """Take in the broadcast."""
         self.heard = news.parcel or self.heard
         self.broadcast = Broadcast(round=news.round, **self.heard.states)
 
-    def play(self, order: Play) -> Done:
-        """Train as the client, in the slot itself once it is there."""
-        now = self.broadcast.round
-        slot = self.slots.get(order.slot)
-        remembered = self.memories.load(order.client, now)
-        shard = self.shards[order.client]
-        update, memory = self.client(self.broadcast, shard, remembered, slot.states if slot else {})
-        self.memories.save(order.client, now, memory)
+    def play(self, order: Play) -> list[Done | Failure]:
+        """Train the clients, in the slots themselves once they are there."""
+        rooms = {client: self.slots[slot].states for client, slot in order.slots.items() if slot in self.slots}
+        answers = [answer for group in order.groups for answer in self.stage.play(self.broadcast, group, rooms)]
+        return [answer if isinstance(answer, Failure) else self._put_down(answer, order.slots) for answer in answers]
+
+    def _put_down(self, update: Update, slots: Mapping[int, int]) -> Done:
+        number = slots[update.client]
         sections = {"weights": update.weights, "buffers": update.buffers, "extra": update.extra}
         layout = Layout.of(sections)
-        new = None
+        slot, new = self.slots.get(number), None
         if slot is None or slot.layout != layout:
-            slot = new = self.slots[order.slot] = Parcel(layout)
+            slot = new = self.slots[number] = Parcel(layout)
         slot.fill(sections)
-        return Done(replace(update, weights={}, buffers={}, extra={}), order.slot, new)
+        return Done(replace(update, weights={}, buffers={}, extra={}), new)

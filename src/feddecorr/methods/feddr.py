@@ -11,7 +11,7 @@ from torch.nn.functional import cosine_similarity, mse_loss
 from feddecorr.errors import UserError
 from feddecorr.methods.method import Local, Method
 from feddecorr.objective import Pass, Term
-from feddecorr.reference import Reference
+from feddecorr.reference import RoundReference
 from feddecorr.representation import find_classifier
 
 
@@ -26,7 +26,7 @@ class FedDr(Method):
 
     def terms(self, local: Local) -> Mapping[str, Term | None]:
         """Return β·½(cos(z, v) − 1)², v the classifier's row of the true class, and (1 − β)·‖z − z_global‖²/d."""
-        teacher = Reference(local.model, {**local.broadcast.weights, **local.broadcast.buffers})
+        teacher = RoundReference(local, {**local.broadcast.weights, **local.broadcast.buffers})
         rows = _rows(find_classifier(local.model))
 
         def dot_regression(forward: Pass) -> Tensor:
@@ -34,7 +34,7 @@ class FedDr(Method):
             return self.beta * (cosines - 1).square().mean() / 2
 
         def distillation(forward: Pass) -> Tensor:
-            return (1 - self.beta) * mse_loss(forward.z, teacher(forward.x)[0])
+            return (1 - self.beta) * mse_loss(forward.z, teacher.z(forward))
 
         return {"cross_entropy": None, "dot_regression": dot_regression, "feature_distillation": distillation}
 

@@ -10,7 +10,7 @@ from torch.nn.functional import kl_div, log_softmax, one_hot
 
 from feddecorr.methods.method import Local, Method
 from feddecorr.objective import Pass, Term
-from feddecorr.reference import Reference
+from feddecorr.reference import RoundReference
 
 
 class FedNTD(Method):
@@ -21,11 +21,11 @@ class FedNTD(Method):
 
     def terms(self, local: Local) -> Mapping[str, Term]:
         """Return β times the mean divergence KL(global ‖ local) over the classes that are not true."""
-        teacher = Reference(local.model, {**local.broadcast.weights, **local.broadcast.buffers})
+        teacher = RoundReference(local, {**local.broadcast.weights, **local.broadcast.buffers})
 
         def distillation(forward: Pass) -> Tensor:
             mine = self._not_true(forward.logits, forward.y)
-            theirs = self._not_true(teacher(forward.x)[1], forward.y)
+            theirs = self._not_true(teacher.logits(forward), forward.y)
             return self.beta * kl_div(mine, theirs, reduction="batchmean", log_target=True)
 
         return {"distillation": distillation}

@@ -12,7 +12,7 @@ from torch.nn.functional import kl_div, log_softmax
 from feddecorr.methods.method import Compute, GradientRule, Local, Method
 from feddecorr.objective import Pass
 from feddecorr.perturbation import TINY, gradient_beside, scaled_to
-from feddecorr.reference import Reference
+from feddecorr.reference import RoundReference
 
 
 class FedSOL(Method):
@@ -28,12 +28,12 @@ class FedSOL(Method):
 
     def gradient(self, local: Local) -> GradientRule:
         """Take the gradient where the proximal objective is worse."""
-        teacher = Reference(local.model, {**local.broadcast.weights, **local.broadcast.buffers})
+        teacher = RoundReference(local, {**local.broadcast.weights, **local.broadcast.buffers})
         sent = local.laid_out(local.broadcast.weights, trainable=True)
 
         def forgetting(forward: Pass) -> Tensor:
             mine = log_softmax(forward.logits / self.temperature, dim=1)
-            theirs = log_softmax(teacher(forward.x)[1] / self.temperature, dim=1)
+            theirs = log_softmax(teacher.logits(forward) / self.temperature, dim=1)
             return kl_div(mine, theirs, reduction="batchmean", log_target=True)
 
         def stabilized(compute: Compute) -> Sequence[Tensor]:

@@ -78,6 +78,9 @@ class Method(Kind):
     needs_levels: ClassVar[bool] = False
     """Whether its terms look at what the network makes on the way to the representation."""
 
+    may_forget: ClassVar[bool] = False
+    """Whether a client that lost its memory may begin anew. Not where the server holds a share of what was lost."""
+
     def start(self, server: Server, info: RoundInfo) -> Server:
         """Prepare what the server shares and remembers; `info` tells the seed and the clients' sizes."""
         return server

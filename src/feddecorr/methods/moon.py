@@ -12,7 +12,7 @@ from torch.nn.functional import cosine_similarity, softplus
 
 from feddecorr.methods.method import Local, Method, Trained
 from feddecorr.objective import Pass, Term
-from feddecorr.reference import Reference
+from feddecorr.reference import RoundReference
 from feddecorr.states import State
 
 
@@ -21,6 +21,8 @@ class MOON(Method):
 
     The projection head of the paper is an option of the model (`model.projection=256`).
     """
+
+    may_forget = True
 
     mu: float = Field(1.0, ge=0, description="weight of the contrastive term")
     temperature: float = Field(0.5, gt=0, description="τ, by which similarities are divided")
@@ -38,12 +40,12 @@ class MOON(Method):
             # whatever the weights, so the term is constant and its gradient zero.
             return {"contrast": lambda forward: forward.z.new_tensor(self.mu * math.log(2))}
         temperature = self.temperature if self.variant == "published" else 1.0
-        towards = Reference(local.model, {**local.broadcast.weights, **local.broadcast.buffers})
-        away = Reference(local.model, local.memory)
+        towards = RoundReference(local, {**local.broadcast.weights, **local.broadcast.buffers})
+        away = RoundReference(local, local.memory)
 
         def contrast(forward: Pass) -> Tensor:
-            positive = cosine_similarity(forward.z, towards(forward.x)[0])
-            negative = cosine_similarity(forward.z, away(forward.x)[0])
+            positive = cosine_similarity(forward.z, towards.z(forward))
+            negative = cosine_similarity(forward.z, away.z(forward))
             return self.mu * softplus((negative - positive) / temperature).mean()
 
         return {"contrast": contrast}

@@ -7,6 +7,7 @@ from feddecorr.models.mlp import MLP
 from feddecorr.models.mobilenet import MobileNetV2
 from feddecorr.models.model import Model, Shape
 from feddecorr.models.resnet import ResNet18, ResNet20, ResNet32
+from feddecorr.models.transformer import Transformer
 from feddecorr.settings.kinds import Family
 
 MODELS = Family(
@@ -20,6 +21,7 @@ MODELS = Family(
         "resnet18": ResNet18,
         "resnet20": ResNet20,
         "resnet32": ResNet32,
+        "transformer": Transformer,
         "custom": Custom,
     },
     wrapper="custom",
@@ -37,4 +39,5 @@ __all__ = [
     "ResNet20",
     "ResNet32",
     "Shape",
+    "Transformer",
 ]

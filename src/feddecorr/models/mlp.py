@@ -3,25 +3,37 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from itertools import pairwise
+from typing import Literal
 
 from pydantic import Field, PositiveInt
 from torch import nn
 
 from feddecorr.models.model import Model, Shape
 
+NORMS: dict[str, Callable[[int], list[nn.Module]]] = {
+    "none": lambda _: [],
+    "batch": lambda width: [nn.BatchNorm1d(width)],
+    "layer": lambda width: [nn.LayerNorm(width)],
+}
+
 
 class MLP(Model):
-    """Fully connected layers with ReLU; fast, without BatchNorm. Without any, it is logistic regression."""
+    """Fully connected layers with ReLU; fast, by itself without normalization. Of none, it is logistic regression."""
 
     widths: tuple[PositiveInt, ...] = Field(
         (256, 256), description="hidden widths; the last is d; of [], the classifier takes the pixels"
     )
+    norm: Literal["none", "batch", "layer"] = Field("none", description="normalization before each ReLU")
+    bend: bool = Field(True, description="ReLU after the last hidden layer, too: else the representation is linear")
 
     def features(self, shape: Shape) -> tuple[nn.Module, int]:
         """Return the hidden layers."""
         widths = math.prod(shape), *self.widths
         layers: list[nn.Module] = [nn.Flatten()]
         for before, after in pairwise(widths):
-            layers += [nn.Linear(before, after), nn.ReLU()]
+            layers += [nn.Linear(before, after), *NORMS[self.norm](after), nn.ReLU()]
+        if not self.bend and self.widths:
+            layers.pop()
         return nn.Sequential(*layers), widths[-1]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, PositiveInt
 from torch import nn
 
 from feddecorr.models.model import Shape
-from feddecorr.models.normalized import Normalized, Residual, pool
+from feddecorr.models.normalized import Residual, Sized, pool
 
 STAGES = (
     (1, 16, 1, 1),
@@ -27,24 +27,27 @@ For 32×32 images the stem and the second stage have stride 1 where the table ha
 FIRST, LAST = 32, 1280
 
 
-class MobileNetV2(Normalized):
+class MobileNetV2(Sized):
     """MobileNetV2 (Sandler et al., 2018) with the stem for 32×32 images; d = 1280; the paper's main network.
 
     The paper's authors trained a form of it that departs from Sandler et al. in three ways: a 1×1 convolution
     as shortcut where the width changes at stride 1 (else there is none), an expanding layer also where the
-    expansion is 1, and ReLU in place of ReLU6. That is `released`; `original` is as published.
+    expansion is 1, and ReLU in place of ReLU6. That is `released`; `original` is as published. Whatever the width,
+    d stays 1280: Sandler et al. make thin networks so, too.
     """
 
     variant: Literal["released", "original"] = Field(
         "released", description="as in the code of the paper's authors, or as published by Sandler et al."
     )
+    blocks: PositiveInt | None = Field(None, description="most blocks of a stage; by default as published, up to 4")
 
     def features(self, shape: Shape) -> tuple[nn.Module, int]:
         """Return the layers; height and width are halved three times before they are averaged out."""
-        layers = [*self.convolution(shape[0], FIRST), self._bend()]
-        before = FIRST
-        for expansion, after, blocks, stride in STAGES:
-            for block in range(blocks):
+        before = self.channels(FIRST)
+        layers = [*self.convolution(shape[0], before, stride=self.stem), self._bend()]
+        for expansion, published, blocks, stride in STAGES:
+            after = self.channels(published)
+            for block in range(min(blocks, self.blocks or blocks)):
                 layers.append(self._block(before, after, expansion, 1 if block else stride))
                 before = after
         layers += [*self.convolution(before, LAST, 1), self._bend(), *pool()]

@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-from pydantic import Field, PositiveInt
+from pydantic import Field, PositiveFloat, PositiveInt
 from torch import Tensor, nn
 
 from feddecorr.models.model import Model
+
+STEP = 8
+"""Channels of networks whose width is changed are multiples of it."""
 
 
 class Normalized(Model):
@@ -28,6 +31,19 @@ class Normalized(Model):
         if self.norm == "batch":
             return nn.BatchNorm2d(channels)
         return nn.GroupNorm(math.gcd(self.groups, channels), channels)
+
+
+class Sized(Normalized):
+    """A published network that also comes thinner and on coarser maps, to fit where the whole one is too slow."""
+
+    width: PositiveFloat = Field(1.0, description="factor of the channels of its layers, which stay multiples of 8")
+    stem: Literal[1, 2] = Field(1, description="stride of the first convolution; 2 quarters the work of all layers")
+
+    def channels(self, published: int) -> int:
+        """Return the channels of a layer: the nearest multiple of 8 that takes off a tenth at most (Sandler et al.)."""
+        wished = self.width * published
+        nearest = max(STEP, int(wished + STEP / 2) // STEP * STEP)
+        return nearest + STEP if nearest < 0.9 * wished else nearest
 
 
 class Residual(nn.Module):

@@ -8,10 +8,10 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from feddecorr.models.model import Shape
-from feddecorr.models.normalized import Normalized, Residual, pool
+from feddecorr.models.normalized import Residual, Sized, pool
 
 
-class _ResNet(Normalized):
+class _ResNet(Sized):
     """Stages of basic blocks of two 3×3 convolutions; all but the first stage halve height and width."""
 
     widths: ClassVar[tuple[int, ...]]
@@ -19,9 +19,10 @@ class _ResNet(Normalized):
 
     def features(self, shape: Shape) -> tuple[nn.Module, int]:
         """Return the layers."""
-        before = self.widths[0]
-        layers = [*self.convolution(shape[0], before), nn.ReLU()]
-        for stage, after in enumerate(self.widths):
+        widths = [self.channels(width) for width in self.widths]
+        before = widths[0]
+        layers = [*self.convolution(shape[0], before, stride=self.stem), nn.ReLU()]
+        for stage, after in enumerate(widths):
             for block in range(self.blocks):
                 stride = 2 if stage and not block else 1
                 layers += [self._block(before, after, stride), nn.ReLU()]
@@ -41,7 +42,7 @@ class _ResNet(Normalized):
 
 
 class ResNet18(_ResNet):
-    """ResNet18 (He et al., 2016) with the stem for 32×32 images; d = 512.
+    """ResNet18 (He et al., 2016) with the stem for 32×32 images; d = 512 times the width.
 
     The stem is one 3×3 convolution without pooling; where the width changes, the shortcut is a 1×1
     convolution (option B).
@@ -72,13 +73,13 @@ class _Narrow(_ResNet):
 
 
 class ResNet20(_Narrow):
-    """ResNet20 for CIFAR (He et al., 2016), with shortcuts of option A; d = 64."""
+    """ResNet20 for CIFAR (He et al., 2016), with shortcuts of option A; d = 64 times the width."""
 
     blocks = 3
 
 
 class ResNet32(_Narrow):
-    """ResNet32 for CIFAR (He et al., 2016), with shortcuts of option A; d = 64."""
+    """ResNet32 for CIFAR (He et al., 2016), with shortcuts of option A; d = 64 times the width."""
 
     blocks = 5
 

@@ -1,7 +1,7 @@
 """Who holds which examples: the training labels go in, each client's indices come out."""
 
 from feddecorr.partition.dirichlet import Dirichlet
-from feddecorr.partition.flower import Flower
+from feddecorr.partition.flower_datasets import Flower
 from feddecorr.partition.homogeneous import Homogeneous
 from feddecorr.partition.quantity import Quantity
 from feddecorr.partition.shards import Classes

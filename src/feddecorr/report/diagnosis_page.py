@@ -6,25 +6,26 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import plotly.graph_objects as go
-import torch
 from plotly.subplots import make_subplots
 
 from feddecorr.collapse.answer import MEANINGS, rows
 from feddecorr.collapse.diagnosis import Diagnosis, find_reference
 from feddecorr.errors import UserError
 from feddecorr.report import figures
+from feddecorr.report.colours import colours
 from feddecorr.report.page import Section, write_page
+from feddecorr.report.sphere_points import sphere_points
 
-DRAWN, COLUMNS = 1500, 4
+COLUMNS = 4
 LEAD = (
     "A model has collapsed when its representations lie in few of their dimensions: then the singular values of "
     "their covariance fall off quickly. Each line is one model."
 )
 
 
-def write_diagnosis(found: Sequence[Diagnosis], path: Path) -> None:
-    """Write the page of any number of diagnoses."""
-    write_page(path, "Has my model collapsed?", LEAD, list(_sections(found)))
+def write_diagnosis(found: Sequence[Diagnosis], path: Path, further: Sequence[Section] = ()) -> None:
+    """Write the page of any number of diagnoses, and what else there is to show."""
+    write_page(path, "Has my model collapsed?", LEAD, [*_sections(found), *further])
 
 
 def _sections(found: Sequence[Diagnosis]) -> Iterator[Section]:
@@ -78,7 +79,7 @@ def grid(local: Sequence[Diagnosis], shown: int = figures.SHOWN_VALUES) -> go.Fi
         drawn = figures.spectra(panels[client], shown)
         for name, trace in zip(panels[client], drawn.data, strict=True):
             trace.update(
-                line_color=figures.COLOURS[names.index(name) % len(figures.COLOURS)],
+                line_color=colours(len(names))[names.index(name)],
                 legendgroup=name,
                 showlegend=place == 0,
             )
@@ -93,25 +94,10 @@ def sphere(diagnosis: Diagnosis, largest: int | None = None) -> go.Figure:
     Features are projected to the three strongest principal directions of what is drawn, and scaled to length 1.
     With `largest`, only the samples of that many classes are drawn, those with the most samples.
     """
-    if diagnosis.gathered is None or diagnosis.principal is None:
-        raise UserError(f"no samples of '{diagnosis.name}' were kept to be drawn")
-    sample = diagnosis.gathered.sample.batch
-    classes = diagnosis.per_class_samples or {}
-    shown = sorted(classes, key=lambda label: (-classes[label], int(label)))[: largest or len(classes)]
-    labels = torch.zeros(len(sample.z)) if sample.labels is None else sample.labels.cpu()
-    kept = torch.isin(labels, torch.tensor([int(label) for label in shown])) if shown else labels == 0
-    z, labels = sample.z.cpu().double()[kept], labels[kept]
-    centred = z - z.mean(0)
-    axes = torch.linalg.svd(centred, full_matrices=False).Vh[:3] if largest else diagnosis.principal.directions[:, :3].T
-    points = centred @ axes.cpu().T
-    points = points / points.norm(dim=1, keepdim=True).clamp(min=torch.finfo(points.dtype).tiny)
-    step = max(1, -(-len(points) // DRAWN))
-    points, labels = points[::step], labels[::step]
+    points = sphere_points(diagnosis, largest)
     figure = go.Figure()
-    for place, label in enumerate(shown or ["all"]):
-        mine = points[labels == int(label)] if shown else points
+    for (label, mine), colour in zip(points.items(), colours(len(points)), strict=True):
         x, y, w = mine.T.tolist()
-        colour = figures.COLOURS[place % len(figures.COLOURS)]
         marker = {"size": 2.5, "color": colour}
         figure.add_scatter3d(x=x, y=y, z=w, mode="markers", name=f"class {label}", marker=marker)
     side = {"range": [-1.05, 1.05], "showticklabels": False, "title": ""}

@@ -9,9 +9,9 @@ from typing import Any
 import plotly.graph_objects as go
 
 from feddecorr.partition.label_counts import LabelCounts
+from feddecorr.report.colours import colours
 from feddecorr.spectrum import LOG_TAU
 
-COLOURS = ("#c0392b", "#1f77b4", "#2e8b57", "#8e44ad", "#e08e0b", "#17808a", "#7f7f7f", "#a0522d")
 SHOWN_VALUES = 100
 SHOWN_CLIENTS = 1000
 SMALLEST_LOG = -20.0
@@ -27,7 +27,7 @@ def spectra(runs: Mapping[str, Sequence[float]], shown: int = SHOWN_VALUES, *, t
     others keep their colours.
     """
     figure = _figure("k, index of the singular value", "log of the k-th singular value")
-    for (name, values), colour in zip(runs.items(), _colours(runs), strict=True):
+    for (name, values), colour in zip(runs.items(), colours(len(runs)), strict=True):
         if logs := logarithms(values, shown):
             figure.add_scatter(x=list(range(1, len(logs) + 1)), y=logs, name=name, mode="lines", line_color=colour)
     if threshold:
@@ -38,7 +38,7 @@ def spectra(runs: Mapping[str, Sequence[float]], shown: int = SHOWN_VALUES, *, t
 def over_rounds(runs: Mapping[str, Sequence[tuple[int, float]]], what: str) -> go.Figure:
     """Draw one measure per round for each run that has it; every run keeps its colour in all pictures."""
     figure = _figure("round", what)
-    for (name, points), colour in zip(runs.items(), _colours(runs), strict=True):
+    for (name, points), colour in zip(runs.items(), colours(len(runs)), strict=True):
         if points:
             rounds, values = zip(*points, strict=True)
             mode = "lines" if len(points) > 1 else "markers"
@@ -53,7 +53,7 @@ Band = tuple[Sequence[float], Sequence[float], Sequence[float]]
 def bands(lines: Mapping[str, Band], x: str, y: str, *, threshold: bool = False) -> go.Figure:
     """Draw means with a shaded band around each; a band of no width is not drawn."""
     figure = _figure(x, y)
-    for (name, (places, means, spread)), colour in zip(lines.items(), _colours(lines), strict=True):
+    for (name, (places, means, spread)), colour in zip(lines.items(), colours(len(lines)), strict=True):
         if any(spread):
             above = [mean + width for mean, width in zip(means, spread, strict=True)]
             below = [mean - width for mean, width in zip(means, spread, strict=True)]
@@ -66,6 +66,15 @@ def bands(lines: Mapping[str, Band], x: str, y: str, *, threshold: bool = False)
         figure.add_scatter(x=list(places), y=list(means), name=name, legendgroup=name, mode=mode, line_color=colour)
     if threshold:
         figure.add_hline(y=LOG_TAU, line_dash="dot", line_color="#888", annotation_text="log τ = −2")
+    return figure
+
+
+def bars(groups: Mapping[str, Sequence[float | None]], places: Sequence[str], x: str, y: str) -> go.Figure:
+    """Draw the groups' bars side by side at each place."""
+    figure = _figure(x, y)
+    for (name, values), colour in zip(groups.items(), colours(len(groups)), strict=True):
+        figure.add_bar(x=list(places), y=list(values), name=name, marker_color=colour)
+    figure.update_xaxes(type="category")
     return figure
 
 
@@ -121,10 +130,6 @@ def _figure(x: str, y: str) -> go.Figure:
         showlegend=True,
     )
     return figure
-
-
-def _colours(runs: Mapping[str, object]) -> list[str]:
-    return [COLOURS[position % len(COLOURS)] for position in range(len(runs))]
 
 
 def _light(colour: str) -> str:

@@ -1,8 +1,8 @@
-"""A picture as plain values, from which both the page and the SVG files are drawn."""
+"""A picture as plain values, from which both the page and the printed figures are drawn."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,27 +15,40 @@ DARK, LIGHT = np.array([18, 52, 110]), np.array([150, 200, 235])
 
 @dataclass(frozen=True)
 class Line:
-    """A line, or only its points; without a name it is not in the legend."""
+    """A line, or only its points; without a name it is not in the legend.
+
+    With a `spread`, a band reaches so far above and below it.
+    """
 
     x: Sequence[float] | Array
     y: Sequence[float] | Array
     colour: str
     name: str = ""
     points: bool = False
+    spread: Sequence[float] | Array = ()
 
 
 @dataclass(frozen=True)
 class Panel:
-    """A titled set of lines, or a matrix of values from 0 (light) to 1 (dark)."""
+    """A titled set of lines, a matrix of shades, or points on the unit sphere by name.
+
+    A matrix is drawn from light (0) to dark (the largest value of all panels, or 1); `names` are those of its columns
+    and rows, by default numbers from 1.
+    """
 
     title: str
     lines: Sequence[Line] = ()
     matrix: Array | None = None
+    names: tuple[Sequence[str], Sequence[str]] | None = None
+    cloud: Mapping[str, Array] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Picture:
-    """Panels side by side with common axes; `file` is its name without ending."""
+    """Panels side by side with common axes; `file` is its name without ending.
+
+    The y in `include` are always in view; `threshold` is a dotted line at a y, with what it says.
+    """
 
     file: str
     heading: str
@@ -44,17 +57,7 @@ class Picture:
     panels: Sequence[Panel]
     logarithmic: bool = field(default=False, kw_only=True)
     include: tuple[float, ...] = field(default=(), kw_only=True)
-
-    def bounds(self) -> tuple[float, float, float, float]:
-        """Return the least and largest x and y of all lines; of a logarithmic y, those above zero count.
-
-        The y in `include` are always in view.
-        """
-        lines = [line for panel in self.panels for line in panel.lines]
-        x = np.concatenate([np.asarray(line.x, float) for line in lines])
-        y = np.concatenate([np.asarray(self.include), *(np.asarray(line.y, float) for line in lines)])
-        y = y[y > 0] if self.logarithmic else y
-        return float(x.min()), float(x.max()), float(y.min(initial=np.inf)), float(y.max(initial=-np.inf))
+    threshold: tuple[float, str] | None = field(default=None, kw_only=True)
 
 
 def shades(count: int) -> list[str]:

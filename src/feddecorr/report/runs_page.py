@@ -31,6 +31,10 @@ ACCURACY = (
     "compare the level of the last rounds, over several seeds, rather than single points."
 )
 RANK = "How many dimensions the representations use, in effect."
+AVERAGING = (
+    "Effective rank of the average of the clients' models, divided by the geometric mean of their own: below 1, "
+    "averaging itself takes dimensions away."
+)
 TERM = "A term of the clients' objective: its mean over the examples that they saw in the round."
 
 
@@ -65,12 +69,20 @@ def _sections(rounds: Rounds) -> Iterator[Section]:
     measures: dict[str, tuple[str, Read]] = {
         "accuracy": (ACCURACY, lambda record: record.accuracy),
         "effective rank": (RANK, lambda record: record.effective_rank),
+        "rank kept by averaging": (AVERAGING, _rank_kept),
         **{f"objective: {term}": (TERM, _read_term(term)) for term in terms},
     }
     for what, (text, read) in measures.items():
         curves = {name: _curve(every, read) for name, every in rounds.items()}
         if any(curves.values()):
             yield Section(f"{what.capitalize()} per round", text, figure=figures.over_rounds(curves, what))
+
+
+def _rank_kept(record: Record) -> float | None:
+    found = record.averaging
+    if found is None or found.local_effective_rank == 0:
+        return None
+    return found.averaged_effective_rank / found.local_effective_rank
 
 
 def _read_term(term: str) -> Read:

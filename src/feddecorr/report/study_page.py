@@ -1,4 +1,4 @@
-"""What a study leaves in a directory: a page, its pictures as SVG, its figures as JSON and as arrays."""
+"""What a study leaves in a directory: a page, its figures as JSON and as arrays, its pictures as SVG."""
 
 from __future__ import annotations
 
@@ -8,15 +8,18 @@ import numpy as np
 from plotly import graph_objects as go
 from plotly.subplots import make_subplots
 
-from feddecorr.files import write_bytes, write_json
+from feddecorr.files import write_json
+from feddecorr.report import printed
 from feddecorr.report.page import Section, write_page
 from feddecorr.report.picture import Picture
 from feddecorr.report.study_content import Study
-from feddecorr.report.svg import to_svg
 
 
 def write_study(study: Study, directory: Path) -> list[Path]:
-    """Write all of a study into a directory and return the files, the page first."""
+    """Write all of a study into a directory and return the files, the page first.
+
+    Pictures as files of their own take matplotlib, an extra; the page has them in any case.
+    """
     directory.mkdir(parents=True, exist_ok=True)
     page, result, arrays = (directory / name for name in ("index.html", "result.json", "arrays.npz"))
     sections = [Section(picture.heading, picture.text, draw(picture)) for picture in study.pictures]
@@ -24,9 +27,10 @@ def write_study(study: Study, directory: Path) -> list[Path]:
     write_page(page, study.title, study.lead, [table, *sections])
     write_json(result, study.document)
     np.savez_compressed(arrays, allow_pickle=False, **study.arrays)
-    files = [directory / f"{picture.file}.svg" for picture in study.pictures]
-    for picture, file in zip(study.pictures, files, strict=True):
-        write_bytes(file, to_svg(picture).encode())
+    pictures = study.pictures if printed.is_available() else []
+    files = [directory / f"{picture.file}.svg" for picture in pictures]
+    for picture, file in zip(pictures, files, strict=True):
+        printed.save(picture, file)
     return [page, result, arrays, *files]
 
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+from pydantic import TypeAdapter
 
 from feddecorr.errors import RunError, UserError
 from feddecorr.federation import Federation, Roster
@@ -24,6 +27,7 @@ from feddecorr.rounds import Round
 from feddecorr.runs.about import AboutData
 from feddecorr.runs.environment import environment
 from feddecorr.runs.memories import Memories, Tally
+from feddecorr.runs.precision_probe import Choice
 from feddecorr.runs.record import Record
 from feddecorr.runs.roster_file import read_roster, write_roster
 from feddecorr.runs.round_lines import RoundLines
@@ -36,6 +40,7 @@ KEPT = ("shared", "memory")
 """Parts of the server, beside the model, that go to a file of their own."""
 
 ROSTER = "roster.safetensors"
+PRECISION = "precision.json"
 
 COPIED = ": was the directory copied while the run went on?"
 
@@ -123,7 +128,7 @@ class RunDirectory:
         if not self.exists() or experiment.to_dict() != self.described().to_dict():
             write_json(self.path / "experiment.json", experiment.to_dict())
         if not (self.path / "environment.json").exists():
-            write_json(self.path / "environment.json", environment())
+            write_json(self.path / "environment.json", {**environment(), "together": asdict(federation.task.together)})
         if not (self.path / "federation.json").exists():
             about = AboutData(
                 note=federation.note,
@@ -146,7 +151,7 @@ class RunDirectory:
         if different := list(differences(self.described().identity(), experiment.identity())):
             raise UserError(
                 f"{self.path} holds another run ({', '.join(different)}): choose another --out; when a run is gone on "
-                "with, only rounds, engine, evaluation.every and evaluation.classes can be changed"
+                "with, only rounds, engine, evaluation.every, evaluation.final and evaluation.classes can be changed"
             )
 
     def _refuse_other_data(self, federation: Federation) -> None:
@@ -176,8 +181,26 @@ class RunDirectory:
         """Return the resolved experiment to be looked at: nothing is imported, and what is not ours cannot be used."""
         return self.experiment(CLOSED)
 
+    def settled(self, experiment: Experiment) -> Experiment:
+        """Return the experiment, with what it leaves to a trial as that came out when the run began."""
+        precision = self.described().training.precision if self.exists() else "auto"
+        return experiment if precision == "auto" else experiment.settled(precision)
+
+    def choose_precision(self, choice: Choice) -> None:
+        """Write down what the trial found."""
+        write_json(self.path / PRECISION, asdict(choice))
+
+    def precision(self) -> Choice | None:
+        """Return what was found by a trial when the run began; None if there was none."""
+        file = self.path / PRECISION
+        if not file.exists():
+            return None
+        stored = read_json(file)
+        with reading(file):
+            return TypeAdapter(Choice).validate_python(stored)
+
     def environment(self) -> dict[str, Any] | None:
-        """Return versions, commit and machine on which the run began; None if it never did."""
+        """Return versions, commit, machine and how clients train together since it began; None if it never did."""
         file = self.path / "environment.json"
         if not file.exists():
             return None
@@ -207,6 +230,10 @@ class RunDirectory:
     def rounds(self) -> list[Record]:
         """Return the records of all rounds that count."""
         return self._lines.read(self.finished_rounds())
+
+    def last_round(self) -> Record:
+        """Return the record of the last round that counts."""
+        return self._lines.read_last(self.finished_rounds())
 
     def to_dict(self) -> dict[str, Any]:
         """Return all that is known of the run but its tensors, ready for JSON."""

@@ -18,6 +18,7 @@ from torch.nn.functional import cross_entropy
 from feddecorr.collapse.decisions import DecisionMeasures
 from feddecorr.collapse.diagnosis import Diagnosis, Subject
 from feddecorr.collapse.gathered import Batch, Part, add_up
+from feddecorr.collapse.layer_ranks import layer_ranks
 from feddecorr.collapse.measures import Measures, Principal, measure_spread
 from feddecorr.collapse.statistics import Statistics
 from feddecorr.collapse.weights import classifier_weight
@@ -85,6 +86,11 @@ class Evaluator:
         with threads(self._threads):
             found = Diagnosis.of(name, add_up(self._look(scores, Part.of, *networks)), subject=subject)
         return replace(found, loss=_mean(scores, found.samples).loss)
+
+    def layer_ranks(self, model: nn.Module) -> dict[str, float]:
+        """Return how many dimensions there are in what goes into each layer of a model."""
+        with threads(self._threads):
+            return layer_ranks(model, map(self._task.inputs, self._batches))
 
     def _spread(self, scores: list[Score]) -> Measures:
         """Measure the spread of the representations, unless they are those of the last model."""

@@ -8,27 +8,39 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from feddecorr.batchnorm import forget_statistics
 from feddecorr.collapse.diagnosis import Diagnosis
 from feddecorr.errors import UserError
 from feddecorr.federation import Task
 from feddecorr.files import load_tensors
 from feddecorr.runs.evaluation import Evaluator
+from feddecorr.runs.looking import REMARKS
 from feddecorr.settings.experiment import Experiment
 from feddecorr.states import State, copy_into, misfits, state_dict_names
 from feddecorr.threads import hands
 
 
 def diagnose_stored(
-    experiment: Experiment, weights: Path | None, *, layer: str | None = None, on: str = "test"
+    experiment: Experiment,
+    weights: Path | None,
+    *,
+    layer: str | None = None,
+    on: str = "test",
+    statistics: str = "model",
 ) -> Diagnosis:
-    """Diagnose the experiment's model on its data; without weights, as it is before training."""
+    """Diagnose the experiment's model on its data; without weights, as it is before training.
+
+    BatchNorm's `statistics` are the `model`'s or those of each `batch` of the images.
+    """
     dataset = experiment.data.load()
     task = Task(experiment, dataset.shape, dataset.classes, dataset.mean, dataset.std)
     model = task.build_model()
     if weights is not None:
         fill(model, weights)
-    name = "model" if weights is None else str(weights)
     images = dataset.test if on == "test" else dataset.train
+    name = ("model" if weights is None else str(weights)) + REMARKS[statistics]
+    if statistics == "batch":
+        forget_statistics(model, len(images), experiment.evaluation.batch)
     return Evaluator(task, images, hands(experiment.training.threads)).diagnose(model, name=name, layer=layer)
 
 

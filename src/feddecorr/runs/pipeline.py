@@ -9,9 +9,10 @@ from pathlib import Path
 
 from feddecorr.engines.allocator import keep_freed_memory
 from feddecorr.errors import RunError, UserError, explain_refusal
-from feddecorr.federation import Connection, Simulation
+from feddecorr.federation import Connection, Evaluating, Federation, Simulation
 from feddecorr.rounds import federate
 from feddecorr.runs.directory import RunDirectory, differences
+from feddecorr.runs.precision_probe import Choice, choose
 from feddecorr.runs.record import Record
 from feddecorr.runs.rhythm import Evaluations
 from feddecorr.settings.experiment import Experiment
@@ -42,11 +43,12 @@ def resume(
     """Go on with a run after any interruption; yields the records of the rounds that were missing.
 
     Another experiment may be given if it differs only in what changes no bit: `rounds` (to go further), `engine`,
-    `evaluation.every` and `evaluation.classes`. Code that is not this package's and that only the run's own file
-    names is imported with `trust` alone.
+    `evaluation.every`, `evaluation.final` and `evaluation.classes`. Code that is not this package's and that only the
+    run's own file names is imported with `trust` alone.
     """
     directory = RunDirectory.open(out)
     if experiment is not None:
+        experiment = directory.settled(experiment)
         directory.refuse_other(experiment)
         if experiment.rounds < directory.finished_rounds():
             raise UserError(
@@ -63,15 +65,38 @@ def ensure(experiment: Experiment, out: str | Path, *, through: Connection | Non
     return _go_on(experiment, Path(out), through)
 
 
-def _go_on(experiment: Experiment, path: Path | None, through: Connection | None) -> Records:
-    if path is not None and RunDirectory(path).is_done(experiment):
-        RunDirectory(path).tidy()
-        return
-    connection = through or Simulation(experiment)  # what is wrong with the data comes up before there is a run
-    federation = connection.federation
-    if through and (different := list(differences(federation.experiment.to_dict(), experiment.to_dict()))):
+def _simulate(experiment: Experiment) -> tuple[Simulation, Choice | None]:
+    """Return the simulation, with a precision in place of `auto`; what is wrong with data comes up before a run is."""
+    simulation = Simulation(experiment)
+    if experiment.training.precision != "auto":
+        return simulation, None
+    choice = choose(simulation)
+    return simulation.settled(choice.precision), choice
+
+
+def _refuse_misfits(experiment: Experiment, federation: Federation, *, live: bool) -> None:
+    """Refuse a connection for something else, and clients together who live apart."""
+    if live and (different := list(differences(federation.experiment.to_dict(), experiment.to_dict()))):
         raise UserError(f"the connection is for another experiment ({', '.join(different)}): give both the same")
-    start, names = federation.begin()  # what is wrong with the network, too
+    if federation.task.together.clients > 1 and (live or experiment.engine.one_by_one):
+        raise UserError(
+            f"training.together={experiment.training.together}: clients of a live connection or on Flower train one "
+            "by one, each where it is; say training.together=1"
+        )
+
+
+def _go_on(experiment: Experiment, path: Path | None, through: Connection | None) -> Records:
+    if path is not None:
+        experiment = RunDirectory(path).settled(experiment)
+        if RunDirectory(path).is_done(experiment):
+            RunDirectory(path).tidy()
+            return
+    if through is None:
+        experiment.engine.check()
+    connection, choice = (through, None) if through else _simulate(experiment)
+    federation = connection.federation
+    _refuse_misfits(experiment, federation, live=through is not None)
+    start, names = federation.begin()  # what is wrong with the network comes up before there is a run, too
     for transform in experiment.transforms.values():
         transform.check_server(start, experiment.method.expected_extra(start))
     with ExitStack() as stack:
@@ -79,15 +104,16 @@ def _go_on(experiment: Experiment, path: Path | None, through: Connection | None
         stack.enter_context(directory.locked())
         done, server = directory.take_up(federation, start)
         directory.begin(federation)
+        if choice:
+            directory.choose_precision(choice)
         if done >= experiment.rounds:
             return
         keep_freed_memory()
         run_clients = stack.enter_context(connection.open(directory.memories))
-        evaluations = Evaluations(federation)
+        evaluations = Evaluations(federation, connection if isinstance(connection, Evaluating) else None)
         started = time.perf_counter()
         for now in federate(server, federation, run_clients, first=done + 1, watch=[evaluations.watch]):
-            model = evaluations.after(now)
-            record = Record.of(now, model, time.perf_counter() - started, evaluations.local, names)
+            record = Record.of(now, evaluations.after(now), time.perf_counter() - started, names)
             try:
                 directory.commit(now, record)
             except OSError as error:

@@ -11,66 +11,23 @@ import math
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-from torch import nn
-
-from feddecorr.collapse.diagnosis import Diagnosis
 from feddecorr.errors import UserError
-from feddecorr.federation import Federation, Simulation, Task
+from feddecorr.federation import Federation, Simulation
 from feddecorr.files import load_tensors
 from feddecorr.intake import Intake
 from feddecorr.messages import Server, Update
 from feddecorr.partition import PARTITIONS, Homogeneous
 from feddecorr.rounds import draw_clients
 from feddecorr.runs.directory import RunDirectory
-from feddecorr.runs.evaluation import Evaluator
 from feddecorr.runs.memories import Memories
 from feddecorr.runs.pipeline import run as repeat
-from feddecorr.settings.trust import STRANGER, Trust
-from feddecorr.states import State, load_into
+from feddecorr.states import State
 from feddecorr.temporary import temporary_folder
-from feddecorr.threads import hands
 
 Say = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """Which models of a run, on which images: `round` None is the last, `clients` None are all of that round."""
-
-    round: int | None = None
-    local: bool = False
-    clients: Sequence[int] | None = None
-    on: str = "test"
-
-
-def diagnose_run(
-    directory: RunDirectory, wanted: Wanted, name: str, say: Say, *, trust: Trust = STRANGER
-) -> list[Diagnosis]:
-    """Diagnose the global model and, if wanted, the local models that were made from the one before it."""
-    done = directory.finished_rounds()
-    number = done if wanted.round is None else wanted.round
-    if done == 0:
-        raise UserError(f"{directory.path} has no finished round yet: 'feddecorr resume {directory.path}' goes on")
-    if not 1 <= number <= done:
-        raise UserError(f"{directory.path} has rounds 1 to {done}, not {number}")
-    simulation = Simulation(directory.experiment(trust))
-    chosen = choose_clients(simulation.federation, number, wanted.clients) if wanted.local else []
-    images = simulation.dataset.test if wanted.on == "test" else simulation.dataset.train
-    look = Evaluator(simulation.task, images, hands(simulation.task.experiment.training.threads))
-    with state_of(directory, simulation, number, say) as state:
-        model = _filled(simulation.task, state.after())
-        first = look.diagnose(model, name=f"{name}, round {number}, global")
-        found = [replace(first, homogeneous=is_homogeneous(directory))]
-        for update in state.train(chosen):
-            local = _filled(simulation.task, {**update.weights, **update.buffers})
-            title = f"{name}, round {number}, client {update.client}"
-            say(f"client {update.client} is trained and looked at")
-            theirs = look.diagnose(local, name=title, beside=(model, found[0]))
-            found.append(replace(theirs, client=update.client).lean())
-    return sorted(found, key=lambda each: -1 if each.client is None else each.client)
 
 
 def describe(directory: RunDirectory) -> str:
@@ -109,16 +66,26 @@ class RoundState:
     after: Callable[[], State]
     before: Callable[[], tuple[Server, Memories]]
 
+    def sent(self) -> State:
+        """Return the model that the server sent to the clients of that round."""
+        server, _ = self.before()
+        broadcast = self.simulation.task.experiment.method.broadcast(self.number, server)
+        return {**broadcast.weights, **broadcast.buffers}
+
     def train(self, clients: Sequence[int]) -> Iterator[Update]:
-        """Train these clients as they did in that round; nothing but their order in the round may change."""
+        """Train these clients as they did in that round, in their order, beside those who trained beside them."""
         if not clients:
             return
         server, memories = self.before()
-        method = self.simulation.task.experiment.method
+        task = self.simulation.task
+        method = task.experiment.method
         broadcast, extra = method.broadcast(self.number, server), method.expected_extra(server)
         intake = Intake(broadcast, clients, extra=extra, missing="fail", minimum=1)
+        groups = task.groups(draw_clients(self.simulation.federation, self.number))
+        beside = [client for group in groups if set(group) & set(clients) for client in group]
         with self.simulation.open(memories) as run_clients:
-            yield from intake.take(run_clients(broadcast, clients))
+            answers = run_clients(broadcast, beside)
+            yield from intake.take(answer for answer in answers if answer.client in clients)
 
 
 @contextmanager
@@ -166,9 +133,3 @@ def _copy_memories(source: RunDirectory, target: Path) -> Memories:
         if folder.exists():
             shutil.copytree(folder, target, dirs_exist_ok=True)
     return Memories(target)
-
-
-def _filled(task: Task, state: State) -> nn.Module:
-    model = task.build_model()
-    load_into(model, state)
-    return model

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, get_type_hints
 
-from pydantic import PositiveInt, create_model
+from pydantic import Field, PositiveInt, create_model
 
+from feddecorr.collapse.averaging import Averaging
 from feddecorr.collapse.diagnosis import Diagnosis
 from feddecorr.collapse.fields import is_recorded
 from feddecorr.rounds import Round
+from feddecorr.runs.rhythm import Evaluated
 from feddecorr.settings.kinds import Kind
 from feddecorr.states import State
 
@@ -22,7 +24,9 @@ class Record:
     `terms` are the objective's summands as the clients saw them, averaged; `local_terms` are each client's own,
     the mean of every local epoch. `model` is the global model after the round, `local_models` are the clients'
     models before they were averaged, each with what a run records of its representations of the test images; a
-    model that was not evaluated is not there. `missing` says of each client that took no part in the end, why.
+    model that was not evaluated is not there. `averaging` compares those models with their average. `missing` says of
+    each client that took no part in the end, why, `notes` what is to be known of others (such as that a node had lost
+    what its client remembered).
     `state` is the global model, as a module's `load_state_dict` takes it; it has a file of its own.
     """
 
@@ -32,19 +36,14 @@ class Record:
     seconds: float
     model: Diagnosis | None = None
     local_models: dict[int, Diagnosis] = field(default_factory=dict)
+    averaging: Averaging | None = None
     missing: dict[int, str] = field(default_factory=dict)
+    notes: dict[int, str] = field(default_factory=dict)
     local_terms: dict[int, dict[str, list[float]]] = field(default_factory=dict)
     state: State = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
-    def of(
-        cls,
-        now: Round,
-        model: Diagnosis | None,
-        seconds: float,
-        local: Mapping[int, Diagnosis],
-        names: Mapping[str, str],
-    ) -> Record:
+    def of(cls, now: Round, found: Evaluated, seconds: float, names: Mapping[str, str]) -> Record:
         """Put together what a round and its evaluations gave; `names` are those of the network's `state_dict`."""
         tensors = {**now.server.weights, **now.server.buffers}
         return cls(
@@ -52,9 +51,11 @@ class Record:
             clients=now.clients,
             terms=now.terms,
             seconds=seconds,
-            model=model,
-            local_models=dict(sorted(local.items())),
+            model=found.model,
+            local_models=found.local,
+            averaging=found.averaging,
             missing=now.missing,
+            notes=now.notes,
             local_terms=now.local_terms,
             state={name: tensors[known] for name, known in names.items()},
         )
@@ -92,8 +93,10 @@ class Record:
             "terms": self.terms,
             "seconds": self.seconds,
             "missing": {str(client): why for client, why in self.missing.items()},
+            **({"notes": {str(client): what for client, what in self.notes.items()}} if self.notes else {}),
             "model": None if self.model is None else self.model.recorded(),
             "local_models": {str(client): found.recorded() for client, found in self.local_models.items()},
+            "averaging": None if self.averaging is None else asdict(self.averaging),
             "local_terms": {str(client): terms for client, terms in self.local_terms.items()},
         }
 
@@ -108,7 +111,9 @@ class Record:
             seconds=line.seconds,
             model=None if line.model is None else _diagnosis(line.model),
             local_models={client: _diagnosis(found, client) for client, found in line.local_models.items()},
+            averaging=line.averaging,
             missing=line.missing,
+            notes=line.notes,
             local_terms=line.local_terms,
         )
 
@@ -131,6 +136,8 @@ class RoundLine(Kind):
     terms: dict[str, float]
     seconds: float
     missing: dict[int, str]
+    notes: dict[int, str] = Field(default_factory=dict)
+    averaging: Averaging | None
     model: Recorded | None  # type: ignore[valid-type]  # made above, from the fields of a diagnosis
     local_models: dict[int, Recorded]  # type: ignore[valid-type]  # see above
     local_terms: dict[int, dict[str, list[float]]]

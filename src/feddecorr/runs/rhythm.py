@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
+import torch
+
+from feddecorr.collapse.averaging import Averaging
 from feddecorr.collapse.diagnosis import Diagnosis
-from feddecorr.federation import Federation
+from feddecorr.collapse.shared_evidence import Evidence
+from feddecorr.dying import DyingWatch
+from feddecorr.federation import Evaluating, Federation
 from feddecorr.messages import Broadcast, RoundInfo, Server, Update
-from feddecorr.rounds import Round
+from feddecorr.regularizers import FedDecorr
+from feddecorr.rounds import STATISTICS, Round
 from feddecorr.runs.evaluation import Evaluator
 from feddecorr.settings.experiment import Experiment
+from feddecorr.states import Mean
 
 FORWARD = 3
 """So many forward passes cost as much as a training step on the same images."""
@@ -19,37 +26,106 @@ FORWARD = 3
 SHARE = 10
 """The training costs at least so many times as much as evaluations under `auto`."""
 
+ADVICE = "regularizers.feddecorr.dying=counted works against that."
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """What was found out in a round: of the global model, of the clients' and of what averaging did to them."""
+
+    model: Diagnosis | None = None
+    local: dict[int, Diagnosis] = field(default_factory=dict)
+    averaging: Averaging | None = None
+
 
 class Evaluations:
-    """What is found out in each round, where it is due; nothing, where the server has no test images."""
+    """What is found out in each round, where it is due.
 
-    def __init__(self, federation: Federation) -> None:
-        self.local: dict[int, Diagnosis] = {}
+    A server that has no test images knows what its clients find out on their own, if they do, and else nothing.
+    """
+
+    def __init__(self, federation: Federation, elsewhere: Evaluating | None = None) -> None:
+        self._local: dict[int, Diagnosis] = {}
+        self._mean = Mean()
+        self._dying: DyingWatch | None = None
+        self._classes = len(federation.task.classes)
         self._experiment = experiment = federation.experiment
+        self._elsewhere = elsewhere
         self._evaluate = None
+        train = int(federation.roster.sizes.sum())
+        self._every = rhythm(experiment, train, train if federation.test is None else len(federation.test))
         if federation.test is not None:
-            self._every = rhythm(experiment, int(federation.roster.sizes.sum()), len(federation.test))
             self._evaluate = Evaluator(
                 federation.task, federation.test, experiment.engine.hands(experiment.training.threads)
             )
+            if _ignores_dying(experiment):
+                evaluate = self._evaluate
+                self._dying = DyingWatch(ADVICE, lambda: _dead(evaluate(federation.start())))
 
     def watch(self, updates: Iterable[Update], broadcast: Broadcast, info: RoundInfo) -> Iterator[Update]:  # noqa: ARG002 - only the round matters
         """Evaluate the clients' models on their way to the server: no engine knows of it."""
-        self.local = {}
+        self._local, self._mean = {}, STATISTICS[self._experiment.buffers]()
         for update in updates:
-            if self._experiment.evaluation.clients and (found := self._look(info.round, update)):
-                self.local[update.client] = replace(found, client=update.client)
+            if looks_at_clients(self._experiment, info.round) and (found := self._look_at(update)):
+                self._local[update.client] = replace(found, client=update.client)
+                self._mean.add({**update.weights, **update.buffers}, update.examples)
             yield update
 
-    def after(self, now: Round) -> Diagnosis | None:
-        """Evaluate the global model after a round."""
-        return self._look(now.number, now.server)
+    def after(self, now: Round) -> Evaluated:
+        """Evaluate the global model after a round, and tell all that was found out in it; warn if its features die."""
+        local = dict(sorted(self._local.items()))
+        if self._evaluate is None and self._elsewhere is not None and self._is_due(now.number):
+            return Evaluated(self._elsewhere.evaluate(now.number, now.server), local)
+        model = self._look(now.number, now.server)
+        if model and self._dying:
+            self._dying.see(_dead(model))
+        return Evaluated(model, local, self._averaging(now, model))
+
+    def _averaging(self, now: Round, model: Diagnosis | None) -> Averaging | None:
+        """Compare the clients' models with their average, which is evaluated unless it is the global model."""
+        if model is None or not self._local:
+            return None
+        mean, server = self._mean.value, now.server
+        averaged: Diagnosis | None = model
+        if not all(torch.equal(mean[name], tensor) for name, tensor in {**server.weights, **server.buffers}.items()):
+            parts = [{name: mean[name] for name in part} for part in (server.weights, server.buffers)]
+            averaged = self._look(now.number, Server(*parts))
+        return None if averaged is None else Averaging.of(list(self._local.values()), averaged, self._classes)
+
+    def _look_at(self, update: Update) -> Diagnosis | None:
+        """Evaluate a client's model, or take what it found out itself."""
+        if self._evaluate is None and update.evidence:
+            return Evidence.from_state(update.evidence).diagnosis()
+        return self._look(update.round, update)
 
     def _look(self, number: int, state: Server | Update) -> Diagnosis | None:
-        last = number == self._experiment.rounds
-        if self._evaluate is None or (number % self._every and not last):
+        if self._evaluate is None or not self._is_due(number):
             return None
+        last = number == self._experiment.rounds
         return self._evaluate(state, classes=last or self._experiment.evaluation.classes == "always")
+
+    def _is_due(self, number: int) -> bool:
+        return is_due(self._experiment, number, self._every)
+
+
+def _ignores_dying(experiment: Experiment) -> bool:
+    terms = experiment.regularizers.values()
+    return any(isinstance(term, FedDecorr) and term.beta > 0 and term.dying == "ignored" for term in terms)
+
+
+def _dead(found: Diagnosis) -> float:
+    return found.dead_features / found.dimensions
+
+
+def is_due(experiment: Experiment, number: int, every: int) -> bool:
+    """Tell whether a round is evaluated, in that rhythm or as one of the last."""
+    return number % every == 0 or experiment.rounds - experiment.evaluation.final < number <= experiment.rounds
+
+
+def looks_at_clients(experiment: Experiment, number: int) -> bool:
+    """Tell whether the clients' models are looked at when that round is evaluated."""
+    clients = experiment.evaluation.clients
+    return number == experiment.rounds if clients == "last" else clients
 
 
 def rhythm(experiment: Experiment, train: int, test: int) -> int:
@@ -59,7 +135,7 @@ def rhythm(experiment: Experiment, train: int, test: int) -> int:
     Images are counted, and no clock is read: it is the same on every machine.
     """
     every = experiment.evaluation.every
-    evaluated = test * evaluated_models(experiment)
+    evaluated = test * (1 + experiment.cohort * (experiment.evaluation.clients is True))
     return math.ceil(SHARE * evaluated / (FORWARD * trained_images(experiment, train))) if every == "auto" else every
 
 
@@ -70,6 +146,7 @@ def trained_images(experiment: Experiment, train: int) -> float:
     return experiment.cohort * seen
 
 
-def evaluated_models(experiment: Experiment) -> int:
-    """Return how many models an evaluation looks at: the global one and, by wish, each client's."""
-    return 1 + experiment.cohort * experiment.evaluation.clients
+def evaluated_models(experiment: Experiment, every: int) -> int:
+    """Return how many models a run looks at: the global one and, by wish, each client's, in each round that is due."""
+    due = [number for number in range(1, experiment.rounds + 1) if is_due(experiment, number, every)]
+    return sum(1 + experiment.cohort * looks_at_clients(experiment, number) for number in due)

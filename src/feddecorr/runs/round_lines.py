@@ -21,14 +21,18 @@ class RoundLines:
 
     def read(self, count: int) -> list[Record]:
         """Return the records of the first rounds, so many; say which line is not what it should be."""
-        records = []
-        for number, line in enumerate(self._lines(count), start=1):
-            with reading(self.path, number):
-                record = Record.from_dict(parse_json(line))
-                if record.round != number:
-                    raise ValueError(f"round {record.round} in place of {number}")
-            records.append(record)
-        return records
+        return [self._parse(number, line) for number, line in enumerate(self._lines(count), start=1)]
+
+    def read_last(self, count: int) -> Record:
+        """Return the record of the last of the first rounds, so many."""
+        return self._parse(count, self._lines(count)[-1])
+
+    def _parse(self, number: int, line: bytes) -> Record:
+        with reading(self.path, number):
+            record = Record.from_dict(parse_json(line))
+            if record.round != number:
+                raise ValueError(f"round {record.round} in place of {number}")
+        return record
 
     def cut(self, count: int) -> None:
         """Drop all lines but the first, so many."""

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BeforeValidator, Field, PlainSerializer, PositiveInt, ValidationInfo, model_validator
 
 from feddecorr.data import DATA, Data, Digits
-from feddecorr.engines.table import ENGINES, Engine, Serial
+from feddecorr.engines.engine_table import ENGINES, Engine, Serial
 from feddecorr.methods import METHODS, FedAvg, Method
 from feddecorr.models import MODELS, ConvNet, Model
 from feddecorr.partition import PARTITIONS, Dirichlet, Partition
 from feddecorr.regularizers import REGULARIZERS, Regularizer
 from feddecorr.settings.kinds import Family, Kind
-from feddecorr.settings.training import Evaluation, Training
+from feddecorr.settings.training import AUTO, Evaluation, Training
 from feddecorr.settings.trust import Trust
 from feddecorr.settings.words import read_list
 from feddecorr.transforms import TRANSFORMS, Transform
@@ -76,8 +77,13 @@ class Experiment(Kind):
     training: Training = Training()
     rounds: PositiveInt = Field(20, description="communication rounds")
     participation: float = Field(1.0, gt=0, le=1, description="share of the clients drawn for each round")
-    buffers: Literal["average", "local"] = Field(
-        "average", description="BatchNorm statistics: averaged and sent, or kept by each client"
+    buffers: Literal["average", "pooled", "fixed", "local"] = Field(
+        "average",
+        description="BatchNorm statistics: averaged and sent, pooled and sent, averaged until they are fixed, or each "
+        "client's own",
+    )
+    fix_after: PositiveInt | None = Field(
+        None, description="with buffers=fixed, the last round that changes BatchNorm's statistics"
     )
     transforms: Annotated[dict[str, Transform], *_several(TRANSFORMS)] = Field(
         {}, description="changes of the updates before the method gets them"
@@ -101,6 +107,14 @@ class Experiment(Kind):
         return f"{DATA.name(self.data)}-{method}".replace(":", "-").replace("/", "-")
 
     @model_validator(mode="after")
+    def _share_out_cores(self) -> Experiment:
+        """Pin `training.threads=auto` to what it means here: threads are part of the bits, and a run keeps them."""
+        if self.training.threads == AUTO:
+            threads = max(1, (os.cpu_count() or 1) // self.cohort)
+            self.__dict__["training"] = self.training.model_copy(update={"threads": threads})  # not valid before
+        return self
+
+    @model_validator(mode="after")
     def _fit_together(self) -> Experiment:
         if self.method.needs_sgd and self.training.optimizer != "sgd":
             name = METHODS.name(self.method)
@@ -111,11 +125,25 @@ class Experiment(Kind):
         for transform in self.transforms.values():
             if not TRANSFORMS.is_closed(transform):
                 transform.check(self.cohort)
+        if self.buffers == "fixed" and self.fix_after is None:
+            raise ValueError("buffers=fixed needs the round after which statistics stay: fix_after=ROUND")
+        if self.buffers != "fixed" and self.fix_after is not None:
+            raise ValueError(f"fix_after={self.fix_after} is for buffers=fixed, not for buffers={self.buffers}")
         return self
+
+    def fixes_statistics(self, number: int) -> bool:
+        """Tell whether clients of that round normalize by the statistics that they are sent, and leave them alone."""
+        return self.fix_after is not None and number > self.fix_after
 
     def pinned(self, sha256: str | None = None) -> Experiment:
         """Return the experiment with data of one's own pinned by their digest, which is made unless it is given."""
         return self.model_copy(update={"data": self.data.pinned(sha256)})
+
+    def settled(self, precision: Literal["fp32", "bf16"]) -> Experiment:
+        """Return the experiment with a precision in place of `auto`; any other stays as it is said."""
+        if self.training.precision != "auto":
+            return self
+        return self.model_copy(update={"training": self.training.model_copy(update={"precision": precision})})
 
     def identity(self) -> dict[str, Any]:
         """Return all that decides the bits of a run.
@@ -126,7 +154,7 @@ class Experiment(Kind):
         settings = self.to_dict()
         for name in ("engine", "rounds"):
             del settings[name]
-        for name in ("every", "classes"):
+        for name in ("every", "final", "classes"):
             del settings["evaluation"][name]
         for table in (settings["data"], settings["partition"]):
             if table.get("sha256"):

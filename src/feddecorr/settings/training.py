@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, PositiveFloat, PositiveInt
+from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveFloat, PositiveInt
 
 from feddecorr.schedules import SCHEDULES, Constant, Schedule
 from feddecorr.settings.kinds import Kind
+
+AUTO = 0
+"""The number of threads that an experiment replaces by one that fits its cohort and the machine."""
 
 
 class Training(Kind):
@@ -29,9 +32,19 @@ class Training(Kind):
     )
     weight_decay: float = Field(1e-5, ge=0, description="weight decay")
     clip: PositiveFloat | None = Field(None, description="greatest norm of a step's gradient; longer ones are scaled")
-    threads: PositiveInt = Field(1, description="threads of one client; part of the result's last bits")
+    together: PositiveInt | Literal["auto"] = Field(
+        1,
+        description="clients that train side by side in one process, where their network and method can: a number, or "
+        "auto; part of the result's last bits",
+    )
+    threads: Annotated[NonNegativeInt, BeforeValidator(lambda value: AUTO if value == "auto" else value)] = Field(
+        1, description="threads of one client, part of the result's last bits; auto: as many as leave no core idle"
+    )
     device: str = Field("cpu", description="where clients train and models are evaluated: cpu, cuda, cuda:0, …")
-    precision: Literal["fp32", "bf16"] = Field("fp32", description="of forward and backward passes; weights stay fp32")
+    precision: Literal["fp32", "bf16", "auto"] = Field(
+        "fp32",
+        description="of forward and backward passes; weights stay fp32; auto: by a short trial when the run begins",
+    )
     memory_format: Literal["channels_last", "contiguous"] = Field("channels_last", description="of images")
 
     def rate(self, number: int) -> float:
@@ -55,13 +68,16 @@ class Evaluation(Kind):
     every: PositiveInt | Literal["auto"] = Field(
         "auto",
         description="rounds from one evaluation to the next; auto: as few as keep it below a tenth of the training, by "
-        "counting images; the last is always evaluated",
+        "counting images",
     )
+    final: PositiveInt = Field(1, description="so many of the last rounds are evaluated whatever the rhythm")
     classes: Literal["last", "always"] = Field(
         "last",
         description="when to measure also what labels tell (neural collapse, spectra of classes) and RankMe: in the "
         "last round, or with every evaluation",
     )
     batch: PositiveInt = Field(500, description="images in one forward pass")
-    clients: bool = Field(False, description="evaluate each client's model, too, before models are averaged")
+    clients: bool | Literal["last"] = Field(
+        False, description="evaluate each client's model, too, before models are averaged; last: in the last round only"
+    )
     epochs: bool = Field(False, description="record the terms of each client's objective for every local epoch")

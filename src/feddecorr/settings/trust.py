@@ -15,7 +15,7 @@ from typing import Any
 from feddecorr.errors import UserError
 
 VARIABLE = "FEDDECORR_TRUST"
-"""The environment variable that lists packages (with commas between) whose code files may name."""
+"""The environment variable that lists packages (with commas between) whose code files may name; `*` is all of them."""
 
 _looked_up: set[str] = set()
 """Working directories that were put on Python's path for names that a person said."""
@@ -38,8 +38,10 @@ class Trust:
         """Tell whether a name that a file holds may be imported."""
         allowed = os.environ.get(VARIABLE, "").split(",")
         module = name.partition(":")[0]
-        return self.files or any(
-            module == package or module.startswith(f"{package}.") for package in allowed if package
+        return (
+            self.files
+            or "*" in allowed
+            or any(module == package or module.startswith(f"{package}.") for package in allowed if package)
         )
 
 

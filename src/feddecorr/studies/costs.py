@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -44,8 +43,7 @@ class Costs:
         except UserError:
             return None
         cost = self.measured.get(kind(experiment), self._other)
-        times = math.ceil(experiment.rounds / rhythm(experiment, train, test))
-        evaluations = times * evaluated_models(experiment) / experiment.rounds
+        evaluations = evaluated_models(experiment, rhythm(experiment, train, test)) / experiment.rounds
         trained = trained_images(experiment, train) * cost.image
         return trained + evaluations * (cost.evaluation + test * cost.image / FORWARD)
 

@@ -2,59 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from statistics import fmean, stdev
+from statistics import fmean
 
 from feddecorr.report import figures
+from feddecorr.studies import curves
 from feddecorr.studies.cells import Cell, split_by
 from feddecorr.studies.grid import Seen
-from feddecorr.studies.local_models import local_spectra
 from feddecorr.studies.study import Figure, Finding
-from feddecorr.studies.summary import Summary
 from feddecorr.studies.tables import STATISTICS, Make
 
 BETWEEN_SEEDS = "Means over seeds; bands reach one standard deviation up and down."
 
-Points = dict[float, float]
-"""A curve of one run: y by x."""
-
 
 def per_round(measure: str, *, panels: Sequence[str], what: str) -> Make:
     """Make a figure of a measure over the rounds for each panel, with a line for each other combination."""
-
-    def curve(run: Summary) -> Points:
-        return {line["round"]: line["model"][measure] for line in run.rounds if line["model"]}
-
-    return _figures(f"{what.capitalize()} per round", curve, panels, ("round", what))
+    return _figures(f"{what.capitalize()} per round", curves.per_round(measure), panels, ("round", what))
 
 
 def spectra(*, panels: Sequence[str]) -> Make:
     """Make a figure of the global models' spectra for each panel, as in the paper's figure 2a."""
-
-    def curve(run: Summary) -> Points:
-        return _by_index(figures.logarithms(run.spectrum or []))
-
-    return _figures("Global models", curve, panels, SPECTRUM)
+    return _figures("Global models", curves.spectrum, panels, SPECTRUM)
 
 
 def client_spectra(*, panels: Sequence[str]) -> Make:
     """Make a figure of the local spectra of the first client for each panel, as in the paper's figure 2b."""
-
-    def curve(run: Summary) -> Points:
-        return _by_index(next(iter(local_spectra(run).values()), []))
-
-    return _figures("Local models of the first client", curve, panels, SPECTRUM)
+    return _figures("Local models of the first client", curves.first_client_spectrum, panels, SPECTRUM)
 
 
 def all_client_spectra(*, panels: Sequence[str]) -> Make:
     """Make a figure for each panel of the local spectra, each averaged over all clients."""
-
-    def curve(run: Summary) -> Points:
-        tables = list(local_spectra(run).values())
-        return _by_index([fmean(values) for values in zip(*tables, strict=True)])
-
-    return _figures("Local models, mean over all clients", curve, panels, SPECTRUM)
+    return _figures("Local models, mean over all clients", curves.mean_client_spectrum, panels, SPECTRUM)
 
 
 def over(axis: str, *, panels: Sequence[str]) -> Make:
@@ -83,12 +62,14 @@ def over(axis: str, *, panels: Sequence[str]) -> Make:
 SPECTRUM = ("k, index of the singular value", "log of the k-th singular value")
 
 
-def _figures(what: str, curve: Callable[[Summary], Points], panels: Sequence[str], axes: tuple[str, str]) -> Make:
+def _figures(what: str, curve: curves.Curve, panels: Sequence[str], axes: tuple[str, str]) -> Make:
     def make(seen: Seen) -> list[Finding]:
         found: list[Finding] = []
         for title, cells in split_by(seen.cells, panels):
             rest = [name for name in cells[0].labels if name not in panels and _differs(cells, name)]
-            lines = {cell.name(rest) or title: _band([curve(run) for run in cell.runs.values()]) for cell in cells}
+            lines = {
+                cell.name(rest) or title: curves.band([curve(run) for run in cell.runs.values()]) for cell in cells
+            }
             draw = partial(figures.bands, _some(lines), *axes, threshold=axes is SPECTRUM)
             found.append(Figure(f"{what}: {title}", draw, _note(lines)))
         return found
@@ -100,27 +81,11 @@ def _differs(cells: Sequence[Cell], name: str) -> bool:
     return len({cell.labels[name] for cell in cells}) > 1
 
 
-def _by_index(values: Sequence[float]) -> Points:
-    return {float(place): value for place, value in enumerate(values, start=1)}
-
-
-def _band(curves: Sequence[Points]) -> figures.Band:
-    """Return the mean and the deviation of several curves, at the places that all of them have."""
-    curves = [curve for curve in curves if curve]
-    places = sorted(set.intersection(*(set(curve) for curve in curves))) if curves else []
-    columns = [[curve[place] for curve in curves] for place in places]
-    return places, [fmean(column) for column in columns], [_spread(column) for column in columns]
-
-
 def _over(axis: str, line: Sequence[Cell], statistic: str) -> figures.Band:
     samples = [(float(cell.labels[axis]), cell.sample(statistic)) for cell in line]
     known = [(place, sample) for place, sample in samples if sample.values]
     values = [list(sample.values.values()) for _, sample in known]
-    return [place for place, _ in known], [fmean(each) for each in values], [_spread(each) for each in values]
-
-
-def _spread(values: Sequence[float]) -> float:
-    return stdev(values) if len(values) > 1 else 0.0
+    return [place for place, _ in known], [fmean(each) for each in values], [curves.spread(each) for each in values]
 
 
 def _some(lines: Mapping[str, figures.Band]) -> dict[str, figures.Band]:

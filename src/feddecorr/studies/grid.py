@@ -16,6 +16,8 @@ AXES: dict[str, Callable[[Scale, Label], str]] = {
     "data": lambda scale, value: scale.data.get(str(value), f"data={value}"),
     "model": lambda scale, value: scale.models.get(str(value), f"model={value}"),
     "norm": lambda _, value: f"model.norm={value}",
+    "head": lambda _, value: f"model.head={value}",
+    "statistics": lambda _, value: "model.norm=group" if value == "none" else f"buffers={value}",
     "alpha": lambda _, value: f"partition.alpha={value}",
     "classes": lambda _, value: f"partition=classes partition.per_client={value}",
     "clients": lambda scale, value: scale.clients.get(value, f"clients={value}"),

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from feddecorr.data import Data
 from feddecorr.engines.serial import Serial
+from feddecorr.errors import UserError
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.settings.experiment import Experiment
 from feddecorr.studies.study import Arm, Labels
@@ -55,6 +56,8 @@ def plan(arms: Iterable[Arm], store: Path) -> list[Job]:
     """
     jobs: dict[str, Job] = {}
     for arm in arms:
+        if arm.experiment.training.precision == "auto":
+            raise UserError("runs that are compared must compute alike: training.precision is fp32 or bf16, not auto")
         digest = address(arm.experiment)
         known = jobs.get(digest)
         experiment = arm.experiment.model_copy(update={"engine": Serial()})
@@ -73,10 +76,12 @@ def _name(labels: Labels) -> str:
 
 
 def _both(one: Experiment, other: Experiment) -> Experiment:
-    every = one.evaluation.every
-    if every != other.evaluation.every:
+    every, final = one.evaluation.every, max(one.evaluation.final, other.evaluation.final)
+    if one.rounds != other.rounds and final > 1:
+        every = 1  # what is last of the one is in the midst of the other
+    elif every != other.evaluation.every:
         every = math.gcd(*(1 if each.evaluation.every == "auto" else each.evaluation.every for each in (one, other)))
-    evaluation = one.evaluation.model_copy(update={"every": every})
+    evaluation = one.evaluation.model_copy(update={"every": every, "final": final})
     return one.model_copy(update={"rounds": max(one.rounds, other.rounds), "evaluation": evaluation})
 
 

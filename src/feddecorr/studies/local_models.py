@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from statistics import fmean
 
+from feddecorr.collapse.averaging import averaging_effect, geometric_mean
 from feddecorr.report.figures import logarithms
 from feddecorr.studies.cells import Cell
 from feddecorr.studies.sample import Sample
@@ -22,15 +22,22 @@ def local_ranks(cell: Cell) -> Sample:
     return Sample({seed: fmean(values) for seed, values in found.items() if values})
 
 
+def typical_local_ranks(cell: Cell) -> Sample:
+    """Return the geometric mean of the local models' effective ranks, by seed: averaging is compared with it."""
+    found = {seed: local_values(run, "effective_rank") for seed, run in cell.runs.items()}
+    return Sample({seed: geometric_mean(values) for seed, values in found.items() if values})
+
+
 def local_spectra(summary: Summary) -> dict[str, list[float]]:
     """Return the logarithms of the singular values of each client's model, by client in the order of their ids."""
     clients = sorted(summary.local_models, key=int)
     return {client: logarithms(summary.local_models[client]["singular_values"]) for client in clients}
 
 
-def averaging_effect(summary: Summary) -> float | None:
-    """Return log(rank of the average) − mean of log(rank of a client's model), in the last evaluated round."""
-    local, whole = local_values(summary, "effective_rank"), summary.statistic("last", "effective_rank")
-    if not local or whole is None or min(*local, whole) <= 0:
-        return None
-    return math.log(whole) - fmean(map(math.log, local))
+def change_by_averaging(summary: Summary) -> float | None:
+    """Return what averaging did to the effective rank in the last evaluated round, as `averaging_effect` has it.
+
+    That is of FedAvg and all that averages: there the global model is the average.
+    """
+    whole = summary.statistic("last", "effective_rank")
+    return None if whole is None else averaging_effect(local_values(summary, "effective_rank"), whole)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import islice
 
+from feddecorr.dying import DyingFeatures
 from feddecorr.engines.serial import Serial
 from feddecorr.errors import RunError, UserError
 from feddecorr.methods import FedAvg
@@ -120,10 +122,14 @@ def _measure(experiment: Experiment, train: int, test: int) -> Cost:
         "participation": 1.0,
         "rounds": ROUNDS + 1,  # in the last round, which is not waited for, more is measured
         "training": experiment.training.model_copy(update={"epochs": 1, "steps": None}),
-        "evaluation": experiment.evaluation.model_copy(update={"every": 2, "clients": False, "epochs": False}),
+        "evaluation": experiment.evaluation.model_copy(
+            update={"every": 2, "final": 1, "clients": False, "epochs": False}
+        ),
         "transforms": {},  # they may need more clients than one
         "engine": Serial(),
     }
-    *_, trained, evaluated = [record.seconds for record in islice(run(experiment.model_copy(update=small)), ROUNDS)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DyingFeatures)  # of a few images that are thrown away
+        *_, trained, evaluated = [record.seconds for record in islice(run(experiment.model_copy(update=small)), ROUNDS)]
     image = trained / train
     return Cost(image, max(0.0, evaluated - trained - test * image / FORWARD))

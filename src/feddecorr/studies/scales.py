@@ -57,7 +57,34 @@ METHODS = {
 
 REGULARIZERS = {
     "feddecorr": "regularizers=feddecorr regularizers.feddecorr.beta=0.1 regularizers.feddecorr.normalization=released",
+    "feddecorr, dying counted": "regularizers=feddecorr regularizers.feddecorr.beta=0.1 "
+    "regularizers.feddecorr.normalization=released regularizers.feddecorr.dying=counted",
+    "feddecorr and variance": "regularizers=feddecorr,vicreg_variance regularizers.feddecorr.beta=0.1 "
+    "regularizers.feddecorr.normalization=released regularizers.vicreg_variance.weight=1.0",
 }
+
+NETWORKS = {
+    "perceptron": "model=mlp",
+    "perceptron with LayerNorm": "model=mlp model.norm=layer",
+    "perceptron with BatchNorm": "model=mlp model.norm=batch",
+    "perceptron without last ReLU": "model=mlp model.bend=false",
+    "lenet": "model=lenet",
+    "convnet": "model=convnet",
+    "convnet with GroupNorm": "model=convnet model.norm=group",
+    "transformer": "model=transformer",
+}
+"""Networks that differ in what stands before the representation."""
+
+SOON = "rounds=12 training.epochs=2 training.lr=0.01"
+"""Features die early, and networks without normalization take no large steps."""
+
+HALF = "BatchNorm's statistics are fixed after half of the rounds"
+
+
+def fixed_after(rounds: int) -> When:
+    """Say what it means at a scale that statistics are fixed."""
+    return When({"statistics": "fixed"}, f"fix_after={rounds}", HALF)
+
 
 PAPER = Scale(
     says="The paper's settings and, where its text is silent, its authors' code: the scale of FedDecorr "
@@ -71,6 +98,7 @@ PAPER = Scale(
         "cifar100": "data=cifar100 training.weight_decay=1e-4 rounds=100",
         "tinyimagenet": "data=tinyimagenet data.augment=autoaugment training.weight_decay=1e-4 rounds=50",
     },
+    models=NETWORKS,
     clients={
         50: "clients=50 participation=0.2 rounds=100",
         100: "clients=100 participation=0.2 rounds=100",
@@ -105,43 +133,47 @@ PAPER = Scale(
             "model.projection=256",
             "MOON has a projection head on CIFAR, and FedDecorr acts on its output (authors' code)",
         ),
+        fixed_after(50),
     ),
 )
 
 SMALL = Scale(
-    says="Small: a part of the images, a small network and few rounds, the same for both arms of every comparison.",
+    says="Small: ResNet18 at a quarter of its width with a stem of stride 2, 10 000 images of 16×16, one local epoch, "
+    "60 rounds and learning rate 0.03, the same for both arms of every comparison; chosen on FedAvg alone.",
     seeds=3,
-    every="clients=10 partition=dirichlet model=convnet model.widths=[16,32,64,512] training.epochs=2 "
-    "training.batch=64 training.lr=0.01 training.momentum=0.9 training.weight_decay=1e-5 rounds=40 "
-    "evaluation.clients=true evaluation.every=1",
+    every="clients=10 partition=dirichlet model=resnet18 model.width=0.25 model.stem=2 training.epochs=1 "
+    "training.batch=64 training.lr=0.03 training.momentum=0.9 training.weight_decay=1e-5 rounds=60 "
+    "evaluation.clients=last evaluation.every=5 evaluation.final=10",
     data={
-        "cifar10": "data=cifar10 data.train=10000 data.test=2000",
-        "cifar100": "data=cifar100 data.train=10000 data.test=2000",
-        "tinyimagenet": "data=tinyimagenet data.train=10000 data.test=2000",
+        "cifar10": "data=cifar10 data.size=16 data.train=10000 data.test=5000",
+        "cifar100": "data=cifar100 data.size=16 data.train=20000 data.test=5000",
+        "tinyimagenet": "data=tinyimagenet data.size=16 data.train=20000 data.test=5000",
     },
     models={
-        "narrow": "model=convnet model.widths=[16,32,64,64]",
-        "middle": "model=convnet model.widths=[16,32,64,256]",
-        "wide": "model=convnet model.widths=[16,32,64,1024]",
-        "small resnet20": "model=resnet20",
+        **{name: f"{words} {SOON}" for name, words in NETWORKS.items()},
+        "narrow": "model=resnet18 model.width=0.125 model.stem=2",
+        "middle": "model=resnet18 model.width=0.25 model.stem=2",
+        "wide": "model=resnet18 model.width=0.5 model.stem=2",
+        "small resnet20": "model=resnet20 model.stem=2",
     },
-    clients={100: "clients=100 participation=0.2 rounds=80"},
+    clients={100: "clients=100 participation=0.2 rounds=120"},
+    when=(fixed_after(30),),
     grids={
-        "*": {"data": ("cifar10",), "model": ("convnet",)},
+        "*": {"data": ("cifar10",)},
         "sphere": {"model": ("small resnet20",)},
         "collapse": {},
         "collapse-local": {},
-        "collapse-methods": {},
+        "collapse-methods": {"alpha": (0.05, 0.25, "inf")},
         "collapse-models": {"model": ("narrow", "wide")},
         "collapse-data": {"data": ("cifar10", "cifar100"), "alpha": (0.05, "inf")},
         "mitigation": {},
         "cifar10": {},
         "cifar100": {"data": ("cifar100",), "method": ("fedavg",), "alpha": (0.05,)},
         "tinyimagenet": {"data": ("tinyimagenet",), "method": ("fedavg",), "alpha": (0.05,)},
-        "rounds": {"alpha": (0.05, 0.1)},
+        "rounds": {},
         "clients": {"clients": (10, 30, 100), "alpha": (0.1,)},
         "beta": {"alpha": (0.1,)},
-        "epochs": {"epochs": (1, 5, 10), "alpha": (0.1,)},
+        "epochs": {"epochs": (1, 2, 5), "alpha": (0.1,)},
         "decorrelation": {"alpha": (0.1,)},
         "architectures": {"model": ("narrow", "middle", "wide"), "alpha": (0.1,)},
         "baselines": {},
@@ -151,6 +183,9 @@ SMALL = Scale(
         "loss-scale": {"beta": (0, 0.01, 0.1, 1)},
         "norms": {},
         "averaging": {},
+        "swing": {},
+        "rivals": {},
+        "dying": {},
     },
 )
 
@@ -159,13 +194,18 @@ SMOKE = Scale(
     seeds=1,
     every="data=synthetic data.train=160 data.test=60 data.classes=4 data.channels=1 data.size=8 clients=4 "
     "partition=dirichlet partition.minimum=5 model=convnet model.widths=[8,16] training.epochs=1 training.batch=16 "
-    "rounds=2 evaluation.clients=true evaluation.every=1",
+    "rounds=2 evaluation.clients=last evaluation.every=1",
     data={
         "synthetic": "",
         "digits": "data=digits data.train=160 data.test=60",
     },
-    models={"narrow": "model.widths=[8,8]", "wide": "model.widths=[8,24]"},
+    models={
+        "narrow": "model.widths=[8,8]",
+        "wide": "model.widths=[8,24]",
+        "perceptron": "model=mlp model.widths=[8]",
+    },
     clients={8: "clients=8 participation=0.5"},
+    when=(fixed_after(1),),
     grids={
         "*": {"data": ("synthetic",), "model": ("convnet",), "alpha": (0.05, 0.5, "inf")},
         "sphere": {"alpha": ("inf", 0.05)},
@@ -191,6 +231,9 @@ SMOKE = Scale(
         "loss-scale": {"beta": (0, 0.1), "alpha": (0.05,)},
         "norms": {"alpha": (0.05,)},
         "averaging": {"alpha": (0.05, 0.5)},
+        "swing": {"alpha": (0.05,)},
+        "rivals": {"alpha": (0.05,)},
+        "dying": {"model": ("perceptron",), "alpha": (0.05,)},
     },
 )
 

@@ -13,6 +13,7 @@ from typing import Any
 from feddecorr.errors import UserError
 from feddecorr.files import write_bytes
 from feddecorr.runs.directory import RunDirectory
+from feddecorr.runs.rhythm import is_due
 from feddecorr.settings.experiment import Experiment
 from feddecorr.studies.command import command
 
@@ -34,9 +35,10 @@ STATISTICS = tuple(_REDUCE)
 class Summary:
     """One run.
 
-    `rounds` has for each finished one `round`, `seconds`, `terms`, `missing`, and in `model` all that is one number
-    of the global model (None where it was not evaluated). `spectrum` are the singular values of the last evaluated
-    global model; `local_models` and `local_terms` are those of the last round that has them, by client.
+    `rounds` has for each finished one `round`, `seconds`, `terms`, `missing`, in `model` all that is one number of the
+    global model (None where it was not evaluated), and in `averaging` how clients' models compare with their average
+    (None where they were not). `spectrum` are the singular values of the last evaluated global model; `local_models`
+    and `local_terms` are those of the last round that has them, by client.
     """
 
     digest: str
@@ -91,8 +93,16 @@ class Summary:
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Summary:
-        """Take what `to_dict` gave."""
-        return cls(**{name: stored[name] for name in cls.__dataclass_fields__})
+        """Take what `to_dict` gave; settings that have come since then have their defaults, which change no bit.
+
+        Settings that cannot be read here, such as a method of somebody's own, are taken as they were written.
+        """
+        summary = cls(**{name: stored[name] for name in cls.__dataclass_fields__})
+        try:
+            experiment = Experiment.parse(summary.experiment)
+        except UserError:
+            return summary
+        return replace(summary, experiment=experiment.to_dict(), digest=experiment.digest())
 
     def statistic(self, name: str, measure: str = "accuracy", rounds: int | None = None) -> float | None:
         """Return the last value of a measure, the mean of the last ten, or the best (the largest).
@@ -114,16 +124,19 @@ def _as_asked(lines: Iterable[Line], asked: Experiment) -> Iterator[Line]:
     for line in lines:
         if line["round"] > asked.rounds:
             return
-        due = line["round"] % every == 0 or line["round"] == asked.rounds
-        yield line if due else {key: _NOTHING.get(key, value) for key, value in line.items()}
+        yield (
+            line
+            if is_due(asked, line["round"], every)
+            else {key: _NOTHING.get(key, value) for key, value in line.items()}
+        )
 
 
-_NOTHING: Line = {"model": None, "local_models": {}}
+_NOTHING: Line = {"model": None, "local_models": {}, "averaging": None}
 
 
 def _scalars_only(line: Line) -> dict[str, Any]:
     found = line["model"] and {name: value for name, value in line["model"].items() if isinstance(value, int | float)}
-    kept = {key: line[key] for key in ("round", "terms", "missing")}
+    kept = {key: line[key] for key in ("round", "terms", "missing", "averaging")}
     return {**kept, "seconds": round(line["seconds"], 3), "model": found}
 
 

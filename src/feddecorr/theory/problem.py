@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from feddecorr.randomness import frozen_stream
 from feddecorr.theory.network import Array, Weights, class_gradient_matrix, one_hot
 from feddecorr.theory.settings import Network
-from feddecorr.theory.start import aligned_classifier, balanced_start, random_frame
+from feddecorr.theory.start import aligned_classifier, balanced_start, random_frame, singular_frames
 
 LENGTH_OF_MEANS = 2.0
 
@@ -57,7 +57,6 @@ def draw_start(settings: Network, x: Array, y: Array) -> Weights:
         return (*balanced_start(values, [right, *middle]), classifier)
     if settings.start == "aligned":
         nothing = (np.zeros((settings.dim, settings.input_dim)), np.zeros((settings.classes, settings.dim)))
-        left, _, axes = np.linalg.svd(class_gradient_matrix(nothing, x, y))
-        right = axes[: settings.dim].T
+        left, right = singular_frames(class_gradient_matrix(nothing, x, y), settings.dim, stream)
     classifier = aligned_classifier(values, left, middle[-1], layers=settings.layers, constant=-(root**2))
     return (*balanced_start(values, [right, *middle]), classifier)

@@ -14,12 +14,28 @@ ROUNDING = 1e-12
 """Eigenvalues are equal, or zero, up to this share of the largest."""
 
 
-def random_frame(rows: int, columns: int, stream: np.random.RandomState) -> Array:
-    """Draw a matrix with orthonormal columns, uniformly."""
+def random_frame(rows: int, columns: int, stream: np.random.RandomState, given: Array | None = None) -> Array:
+    """Draw a matrix with orthonormal columns, uniformly; its first columns are those given, if there are such."""
     if columns > rows:
         raise UserError(f"{columns} orthonormal vectors need at least as many dimensions, but there are {rows}")
-    q, r = np.linalg.qr(stream.normal(size=(rows, columns)))
+    known = np.empty((rows, 0)) if given is None else given[:, :columns]
+    drawn = stream.normal(size=(rows, columns - known.shape[1]))
+    q, r = np.linalg.qr(np.hstack([known, drawn]))
     return np.asarray(q * np.sign(np.diag(r)))
+
+
+def singular_frames(matrix: Array, columns: int, stream: np.random.RandomState) -> tuple[Array, Array]:
+    """Return left and right singular vectors as frames, the right one of so many columns; the same on every machine.
+
+    What a library of linear algebra is free to choose is settled here: the sign of each pair, by the largest entry
+    on the left, and the vectors that the matrix takes to zero, which are drawn.
+    """
+    left, sizes, right = np.linalg.svd(matrix)
+    seen = int((sizes > ROUNDING * sizes[0]).sum())
+    left, right = left[:, :seen], right[:seen].T
+    signs = np.sign(left[np.abs(left).argmax(0), np.arange(seen)])
+    rows = len(matrix)
+    return random_frame(rows, rows, stream, left * signs), random_frame(len(right), columns, stream, right * signs)
 
 
 def random_weights(widths: Sequence[int], stream: np.random.RandomState) -> Weights:

@@ -9,7 +9,7 @@ from made_up import over_seeds, summary
 
 from feddecorr.studies.claims import MEASURED, judge
 from feddecorr.studies.claims.claim import Claim, judge_trials
-from feddecorr.studies.claims.evidence import runs_of
+from feddecorr.studies.claims.duels import runs_of
 from feddecorr.studies.claims.other_claims import computation, proposition, theorem
 from feddecorr.studies.summary import Summary
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from feddecorr.studies.catalogue import ablations, accuracy, beyond, collapse_figures
 from feddecorr.studies.catalogue.computation import COMPUTATION
 from feddecorr.studies.catalogue.gradient_flow import GradientFlow
+from feddecorr.studies.catalogue.rivals import RIVALS
 from feddecorr.studies.catalogue.sphere import SPHERE
 from feddecorr.studies.catalogue.stability import STABILITY
+from feddecorr.studies.catalogue.swing import SWING
 from feddecorr.studies.study import Study
 
 STUDIES: dict[str, Study] = {
@@ -34,5 +36,8 @@ STUDIES: dict[str, Study] = {
     "loss-scale": beyond.LOSS_SCALE,
     "norms": beyond.NORMS,
     "averaging": beyond.AVERAGING,
+    "swing": SWING,
+    "rivals": RIVALS,
+    "dying": beyond.DYING,
 }
 """In the order of the paper, and then beyond it."""

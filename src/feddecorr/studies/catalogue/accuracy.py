@@ -37,6 +37,8 @@ ROUNDS = Grid(
         per_round("accuracy", panels=("data", "alpha"), what="accuracy"),
         per_round("effective_rank", panels=("data", "alpha"), what="effective rank"),
         accuracy("main"),
+        gains("main"),
+        ranks,
     ),
 )
 

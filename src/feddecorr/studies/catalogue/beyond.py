@@ -8,7 +8,7 @@ from feddecorr.studies.catalogue.accuracy import BOTH
 from feddecorr.studies.cells import MISSING, Cell
 from feddecorr.studies.drawings import all_client_spectra, over, spectra
 from feddecorr.studies.grid import Grid, Seen
-from feddecorr.studies.local_models import averaging_effect, local_ranks
+from feddecorr.studies.local_models import change_by_averaging, typical_local_ranks
 from feddecorr.studies.sample import Sample
 from feddecorr.studies.study import Finding, Table
 from feddecorr.studies.tables import accuracy, gains, ranks
@@ -45,13 +45,56 @@ NORMS = Grid(
 """BatchNorm's statistics are averaged between clients; GroupNorm has none."""
 
 
+def living(seen: Seen) -> list[Finding]:
+    """Make a table of the features that never vary, and of what is left of the representation."""
+    rows = [
+        [
+            *map(str, cell.labels.values()),
+            cell.count,
+            cell.text(cell.sample("last", "dead_features"), 1),
+            cell.text(cell.sample("last", "dimensions"), 0).partition(" ±")[0],
+            cell.text(cell.sample("last", "effective_rank"), 1),
+            cell.text(cell.sample("last_ten"), factor=100),
+        ]
+        for cell in seen.cells
+    ]
+    labels = seen.cells[0].labels if seen.cells else ()
+    headings = [*labels, "seeds", "dead features", "of", "effective rank", "accuracy (%), mean of the last ten"]
+    return [Table("Features that never vary", headings, rows, f"Of the global model after the last round. {seen.note}")]
+
+
+DYING = Grid(
+    name="dying",
+    shows="features that FedDecorr kills, by network and remedy",
+    place="beyond the paper",
+    axes={
+        "data": ("cifar10",),
+        "method": ("fedavg",),
+        "model": (
+            "perceptron",
+            "perceptron with LayerNorm",
+            "perceptron with BatchNorm",
+            "perceptron without last ReLU",
+            "lenet",
+            "convnet",
+            "convnet with GroupNorm",
+            "transformer",
+        ),
+        "regularizer": (*BOTH, "feddecorr, dying counted", "feddecorr and variance"),
+        "alpha": (0.1,),
+    },
+    makes=(living, gains()),
+)
+"""Where nothing normalizes before the representation, a dead feature is the cheapest uncorrelated one."""
+
+
 def before_and_after(seen: Seen) -> list[Finding]:
     """Make a table of effective ranks before and after averaging, and by how much averaging changes them."""
     rows = [
         [
             *map(str, cell.labels.values()),
             cell.count,
-            cell.text(local_ranks(cell), 1),
+            cell.text(typical_local_ranks(cell), 1),
             cell.text(cell.sample("last", "effective_rank"), 1),
             _change(cell),
         ]
@@ -59,14 +102,14 @@ def before_and_after(seen: Seen) -> list[Finding]:
     ]
     headings = [*(seen.cells[0].labels if seen.cells else ()), "seeds", "clients' models", "their average", "change"]
     note = (
-        "Effective ranks of the last round: the mean over the clients' models, and of the global model made of them. "
-        f"The change is that of the geometric mean over clients, [95 % interval over seeds]. {seen.note}"
+        "Effective ranks of the last round: the geometric mean over the clients' models, that of the global model made "
+        f"of them, and the change from the one to the other [95 % interval over seeds]. {seen.note}"
     )
     return [Table("Effective rank before and after", headings, rows, note)]
 
 
 def _change(cell: Cell) -> str:
-    found = {seed: averaging_effect(run) for seed, run in cell.runs.items()}
+    found = {seed: change_by_averaging(run) for seed, run in cell.runs.items()}
     sample = Sample({seed: value for seed, value in found.items() if value is not None})
     if not sample.values:
         return MISSING
@@ -78,7 +121,7 @@ AVERAGING = Grid(
     name="averaging",
     shows="the rank before and after averaging",
     place="beyond the paper",
-    settings="evaluation.clients=true",
+    settings="evaluation.clients=last",
     axes={
         "data": ("cifar100",),
         "method": ("fedavg",),

@@ -16,7 +16,7 @@ COLLAPSE = Grid(
     name="collapse",
     shows="spectra of global models for different alpha",
     place="figure 2a",
-    settings="evaluation.clients=true",
+    settings="evaluation.clients=last",
     axes={"data": ("cifar100",), "method": ("fedavg",), "regularizer": ("none",), "alpha": ALPHAS},
     makes=(spectra(panels=("data",)), ranks),
 )
@@ -67,7 +67,7 @@ MITIGATION = Grid(
     name="mitigation",
     shows="spectra without and with FedDecorr",
     place="figure 3",
-    settings="evaluation.clients=true",
+    settings="evaluation.clients=last",
     axes={"data": ("cifar100",), "method": ("fedavg",), "regularizer": BOTH, "alpha": (0.01, 0.05)},
     makes=(
         client_spectra(panels=("data", "alpha")),

@@ -23,15 +23,19 @@ def seconds(cell: Cell) -> Sample:
     )
 
 
+def ratio_to(base: Sample, cell: Cell) -> Sample:
+    """Return the times of a cell's rounds in units of others', seed by seed."""
+    mine = seconds(cell)
+    both = mine.values.keys() & base.values.keys()
+    return Sample({seed: mine.values[seed] / base.values[seed] for seed in sorted(both)})
+
+
 def tabulate(seen: Seen) -> list[Finding]:
     """Make a table of times and of ratios to FedAvg, with the paper's ratios."""
     plain = {cell.labels["data"]: seconds(cell) for cell in seen.cells if _is_plain(cell.labels)}
     rows = []
     for cell in seen.cells:
-        mine, base = seconds(cell), plain[cell.labels["data"]]
-        both = mine.values.keys() & base.values.keys()
-        ratio = Sample({seed: mine.values[seed] / base.values[seed] for seed in both})
-        cells = [cell.text(mine), cell.text(ratio, 3)]
+        cells = [cell.text(seconds(cell)), cell.text(ratio_to(plain[cell.labels["data"]], cell), 3)]
         rows.append([*map(str, cell.labels.values()), cell.count, *cells, _published_ratio(seen, cell.labels)])
     headings = [*(seen.cells[0].labels if seen.cells else ()), "seeds", "seconds a round", "ratio to FedAvg", "paper"]
     note = (

@@ -9,7 +9,8 @@ import plotly.graph_objects as go
 
 from feddecorr.report.diagnosis_page import sphere
 from feddecorr.runs.directory import RunDirectory
-from feddecorr.runs.recomputing import Wanted, diagnose_run
+from feddecorr.runs.examining import examine
+from feddecorr.runs.looking import Wanted
 from feddecorr.studies.catalogue.accuracy import BOTH
 from feddecorr.studies.grid import Grid, Seen
 from feddecorr.studies.study import Figure, Finding, Labels
@@ -21,8 +22,8 @@ MISSING = "Missing: it is drawn from the run's model, which is not here."
 
 def draw(directory: Path) -> go.Figure:
     """Draw the sphere of a run's last model."""
-    (found,) = diagnose_run(RunDirectory.open(directory), Wanted(), directory.name, lambda _: None)
-    return sphere(found)
+    found = examine(RunDirectory.open(directory), Wanted(), directory.name, lambda _: None)
+    return sphere(found.diagnoses[0])
 
 
 def spheres(seen: Seen) -> list[Finding]:

@@ -9,7 +9,7 @@ from feddecorr.studies.claims import dependence_claims as dependence
 from feddecorr.studies.claims import gain_claims as gains
 from feddecorr.studies.claims import rank_claims as ranks
 from feddecorr.studies.claims.claim import Claim, Trial, judge_trials
-from feddecorr.studies.claims.evidence import Run, runs_of
+from feddecorr.studies.claims.duels import Run, runs_of
 from feddecorr.studies.claims.other_claims import computation, proposition, theorem
 from feddecorr.studies.summary import Summary
 

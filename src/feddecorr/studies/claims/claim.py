@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from feddecorr.studies.claims.evidence import Run
+from feddecorr.studies.claims.duels import Run
 from feddecorr.studies.claims.rules import FEWEST_SEEDS, Rule, decide, seeds_needed
 from feddecorr.studies.contexts import context
 from feddecorr.studies.sample import Sample

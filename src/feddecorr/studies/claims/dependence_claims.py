@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from feddecorr.studies.claims.claim import POINTS, Part, Trial
-from feddecorr.studies.claims.evidence import DECIDING, Duel, Run, change, duels, group, group_duels, sample
+from feddecorr.studies.claims.duels import DECIDING, Duel, Run, change, duels, group, group_duels, sample
 from feddecorr.studies.claims.gain_claims import NOTHING, accuracy, duel_trial, gain_part
 from feddecorr.studies.claims.rules import POINT, does_not_increase, increases, stays_within
 from feddecorr.studies.sample import Sample

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 from feddecorr.studies.claims.claim import PERCENT, POINTS, Part, Trial
-from feddecorr.studies.claims.evidence import DECIDING, Duel, Run, duels, group_duels
+from feddecorr.studies.claims.duels import DECIDING, Duel, Run, duels, group_duels
 from feddecorr.studies.claims.rules import POINT, TENTH, increases, stays_within
 from feddecorr.studies.sample import Sample
 from feddecorr.studies.summary import Summary

@@ -9,10 +9,10 @@ from statistics import fmean
 
 from feddecorr.report.figures import logarithms
 from feddecorr.studies.claims.claim import PERCENT, Part, Trial
-from feddecorr.studies.claims.evidence import DECIDING, Run, change, duels, group, group_duels, sample
+from feddecorr.studies.claims.duels import DECIDING, Run, change, duels, group, group_duels, sample
 from feddecorr.studies.claims.gain_claims import by_alpha, duel_trial
 from feddecorr.studies.claims.rules import HALF, TENTH, increases, stays_below
-from feddecorr.studies.local_models import averaging_effect, local_spectra, local_values
+from feddecorr.studies.local_models import change_by_averaging, local_spectra, local_values
 from feddecorr.studies.summary import Summary
 
 STRONGEST = (0.01, 0.05)
@@ -112,7 +112,7 @@ def averaging(runs: Sequence[Run]) -> list[Trial]:
     trials = []
     held = [run for run in runs if run.method == "fedavg" and not run.regularizers and run.summary.local_models]
     for equal in group(held):
-        lowered = sample({run.seed: run for run in equal}, averaging_effect).times(-1)
+        lowered = sample({run.seed: run for run in equal}, change_by_averaging).times(-1)
         part = Part("rank of the clients' models beyond that of their average", lowered, increases(TENTH), PERCENT)
         trials.append(Trial(equal[0].describe(), [part], equal))
     return trials

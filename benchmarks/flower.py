@@ -1,0 +1,145 @@
+"""What Flower costs: seconds per round of the engines, start-up, memory, and where Flower's time goes.
+
+    python -m benchmarks.flower [--rounds 20] [--megabytes 0.1,9,100] [--record results/flower.json]
+
+First, ten clients on digits by `serial`, `pool` and `flower`: seconds until the first round is done, seconds of a
+later one (the median), and the greatest memory of all processes together (PSS, so that shared pages count once).
+Then one step of two clients with models of growing size, 9 MB of MobileNetV2 among them: what a round takes beyond
+the same round by `serial` is Flower's, and of that, what our own messages take (to bytes and back, measured alone)
+is ours. What is left at the smallest model is fixed: polling and processes; what grows is copying.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import threading
+import time
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from benchmarks.recording import write_record
+from feddecorr.federation import Simulation
+from feddecorr.messages import Broadcast
+from feddecorr.runs.pipeline import run
+from feddecorr.settings.experiment import Experiment
+from feddecorr.settings.words import read_words
+from feddecorr.wire import from_bytes, to_bytes
+
+ENGINES = ("serial", "pool", "flower")
+TEN = ["data=digits", "clients=10", "regularizers=feddecorr", "training.epochs=1", "evaluation.every=1000"]
+TWO = ["data=digits", "clients=2", "data.train=100", "training.steps=1", "evaluation.every=1000", "rounds=5"]
+
+
+class Memory(threading.Thread):
+    """Looks at the memory of this process and all below it, now and then; as long as it is entered."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.most = 0.0
+        self._done = threading.Event()
+
+    def run(self) -> None:
+        """Look, until it is over."""
+        while not self._done.wait(0.5):
+            main = psutil.Process()
+            self.most = max(self.most, sum(map(_megabytes, [main, *main.children(recursive=True)])))
+
+    def __enter__(self) -> Memory:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self.join()
+
+
+def _megabytes(process: psutil.Process) -> float:
+    try:
+        return float(process.memory_full_info().pss) / 1e6
+    except psutil.Error:
+        return 0.0
+
+
+def rounds_of(words: list[str]) -> list[float]:
+    """Return the moments at which rounds are done, from the start of the run."""
+    experiment = Experiment.parse(read_words(words))
+    start = time.perf_counter()
+    return [time.perf_counter() - start for _ in run(experiment)]
+
+
+def compare_engines(rounds: int) -> dict[str, Any]:
+    """Measure the three engines one after another."""
+    found = {}
+    for engine in ENGINES:
+        with Memory() as memory:
+            moments = rounds_of([*TEN, f"engine={engine}", f"rounds={rounds}"])
+        later = [after - before for before, after in pairwise(moments)]
+        found[engine] = {
+            "first round": round(moments[0], 2),
+            "later round": round(statistics.median(later), 3),
+            "megabytes": round(memory.most),
+        }
+    return found
+
+
+def model_of(megabytes: float) -> list[str]:
+    """Return a model of about that size: MobileNetV2 for its nine megabytes, else a wide MLP."""
+    if megabytes == 9:
+        return ["model=mobilenetv2"]
+    width = round((megabytes * 1e6 / 4) ** 0.5)
+    return ["model=mlp", f"model.widths=[{width},{width}]"]
+
+
+def where_time_goes(sizes: list[float]) -> list[dict[str, Any]]:
+    """Return, for models of these sizes, seconds of a round by serial and by Flower, and those of our own messages."""
+    found = []
+    for size in sizes:
+        words = [*TWO, *model_of(size)]
+        server = Simulation(Experiment.parse(read_words(words))).federation.start()
+        broadcast = Broadcast.of(1, server)
+        content = to_bytes(broadcast)
+        tries = []
+        for _ in range(5):
+            start = time.perf_counter()
+            from_bytes(Broadcast, to_bytes(broadcast))
+            tries.append(time.perf_counter() - start)
+        ours = 2 * 2 * min(tries)  # there and back, for two clients
+        seconds = {}
+        for engine in ("serial", "flower"):
+            moments = rounds_of([*words, f"engine={engine}"])
+            seconds[engine] = min(after - before for before, after in pairwise(moments))
+        beyond = seconds["flower"] - seconds["serial"]
+        found.append(
+            {
+                "megabytes": round(len(content) / 1e6, 2),
+                **{engine: round(value, 3) for engine, value in seconds.items()},
+                "our messages": round(ours, 3),
+                "Flower and Ray": round(beyond - ours, 3),
+            }
+        )
+    return found
+
+
+def main() -> None:
+    """Measure, print and record."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=20, help="of the three engines; at least 2")
+    parser.add_argument("--megabytes", default="0.1,9,100", help="sizes of models")
+    parser.add_argument("--record", type=Path, help="JSON file to write")
+    chosen = parser.parse_args()
+    engines = compare_engines(chosen.rounds)
+    for engine, row in engines.items():
+        print(f"{engine}: " + ", ".join(f"{name} {value}" for name, value in row.items()))
+    sizes = where_time_goes([float(size) for size in chosen.megabytes.split(",") if size])
+    for each in sizes:
+        print(", ".join(f"{name} {value}" for name, value in each.items()))
+    if chosen.record:
+        write_record(chosen.record, {"ten clients": engines, "two clients, one step": sizes})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,12 @@
+"""Write into all pages what they quote."""
+
+from __future__ import annotations
+
+from benchmarks.quotes.places import fill
+from benchmarks.quotes.records import ROOT
+
+for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
+    text = page.read_text()
+    if (filled := fill(text)) != text:
+        page.write_text(filled)
+        print(f"{page.relative_to(ROOT)}: written anew")

@@ -1,0 +1,47 @@
+"""Where the pages quote, and what."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from benchmarks.quotes import costs, reached, theory
+
+PLACE = re.compile(r"(<!-- quote ([a-z-]+) -->)(\s*).*?(\s*)(<!-- end -->)", re.DOTALL)
+QUOTES: dict[str, Callable[[], str]] = {
+    "loss-scale": reached.loss_scale,
+    "loss-cost": costs.loss_cost,
+    "step-of-loss": costs.step_of_loss,
+    "other-losses": costs.other_losses,
+    "methods-accuracy": reached.methods_accuracy,
+    "fedavgm-published": reached.accuracies("fedavgm,momentum=0.9"),
+    "fedavgm-released": reached.accuracies("fedavgm,momentum=0.9,variant=released"),
+    "moon-published": reached.accuracies("moon"),
+    "moon-released": reached.accuracies("moon,variant=released"),
+    "methods-cost": costs.methods_cost,
+    "precision": costs.precision,
+    "augmentation-cost": costs.augmentation_cost,
+    "diagnosis-cost": costs.diagnosis_cost,
+    "busy": costs.busy,
+    "time-left": costs.time_left,
+    "speed": costs.speed,
+    "memory": costs.memory,
+    "theory-layers": theory.by_layers,
+    "theory-printed": lambda: theory.as_printed("flow"),
+    "theory-ranks": lambda: theory.ranks("sweep"),
+    "theory-random": lambda: theory.random_start("random"),
+    "theory-mnist": lambda: theory.alignment("mnist"),
+    "theory-momentum": lambda: theory.alignment("mnist-momentum"),
+    "theory-decorrelate": lambda: theory.decorrelated("decorrelate"),
+}
+"""All that is quoted, by the name in the pages."""
+
+
+def fill(text: str) -> str:
+    """Return a page with all that it quotes as the records have it now."""
+
+    def write(place: re.Match[str]) -> str:
+        begin, name, before, after, end = place.groups()
+        return f"{begin}{before}{QUOTES[name]()}{after}{end}"
+
+    return PLACE.sub(write, text)

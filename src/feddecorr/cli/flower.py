@@ -1,0 +1,106 @@
+"""Commands about federations on Flower: write an app, run it, and guard its SuperLink."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from feddecorr.cli.console import JsonOption, TrustOption, print_json, print_text, say
+from feddecorr.cli.run import Words
+from feddecorr.errors import RunError, UserError
+from feddecorr.settings.trust import Trust
+from feddecorr.settings.words import read_words, said
+
+flower_app = typer.Typer(
+    help="Deploy a federation on Flower.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the Flower app.")]
+
+
+@flower_app.command()
+def app(
+    directory: Folder,
+    words: Words = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Directory of the run, where the ServerApp is; by default below runs/.")
+    ] = None,
+    test: Annotated[
+        str, typer.Option(metavar="DATA", help="Data set on whose test images the server evaluates, if it has one.")
+    ] = "",
+    trust: TrustOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Write a Flower app of an experiment: a pyproject.toml with our components, and nothing to install.
+
+    Each SuperNode says which client it is and where its images are:
+    flower-supernode … --node-config "client=3 data='folder:/srv/pictures'"; without data, it takes its part of
+    the experiment's data set. 'feddecorr flower run DIR' or 'flwr run DIR' starts the run, or goes on with it.
+
+    Example:  feddecorr flower app apps/a data=nodes clients=3 method=scaffold regularizers=feddecorr
+    """
+    from feddecorr.engines.engine_table import ENGINES, Flower  # noqa: PLC0415 - PyTorch is loaded when it is needed
+    from feddecorr.flower.app_folder import write_experiment  # noqa: PLC0415
+    from feddecorr.settings.experiment import Experiment  # noqa: PLC0415
+
+    experiment = Experiment.parse(
+        read_words(words or [], onto={"engine": {"name": "flower"}}), Trust(said(words or []), files=trust)
+    )
+    if not isinstance(experiment.engine, Flower):
+        raise UserError(f"engine={ENGINES.name(experiment.engine)}: an app runs on Flower; leave the engine out")
+    out = (out or Path("runs") / f"{experiment.label()}-{experiment.digest()[:16]}").absolute()
+    write_experiment(directory, experiment, out=out, test=test)
+    if json:
+        print_json({"app": str(directory), "run": str(out), "experiment": experiment.to_dict()})
+        return
+    print_text(f"{directory}: a Flower app of {experiment.clients} clients, whose run will be in {out}")
+    say(f"'feddecorr flower run {directory}' starts it, on the SuperLink of your Flower configuration.")
+
+
+@flower_app.command()
+def run(
+    directory: Folder,
+    superlink: Annotated[str | None, typer.Argument(help="Name of the SuperLink in Flower's configuration.")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Run an app as 'flwr run' does, show its log, and exit with 1 if the run fails.
+
+    Example:  feddecorr flower run apps/a lab
+    """
+    from feddecorr.flower.submitting import submit  # noqa: PLC0415 - starts processes
+
+    status = submit(directory, superlink, say)
+    if status != "finished:completed":
+        raise RunError(f"Flower says of the run: {status}")
+    if json:
+        print_json({"app": str(directory), "status": status})
+    else:
+        print_text(f"{directory}: {status}")
+
+
+@flower_app.command()
+def gate(
+    superlink: Annotated[str, typer.Argument(help="Address of the SuperLink, host:port, on the loopback.")],
+    ca: Annotated[Path, typer.Option(help="Certificate of the authority that signed the SuperLink's.")],
+    certfile: Annotated[Path, typer.Option(help="Certificate to show to SuperNodes.")],
+    keyfile: Annotated[Path, typer.Option(help="Its private key.")],
+    host: Annotated[str, typer.Option(help="Where to listen.")] = "0.0.0.0",  # noqa: S104 - it is for the outside
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Where to listen.")] = 9443,
+) -> None:
+    """Stand in front of a SuperLink: SuperNodes pass, registering keys and starting runs does not.
+
+    Example:  feddecorr flower gate 127.0.0.1:8443 --ca ca.crt --certfile server.crt --keyfile server.key
+    """
+    from feddecorr.flower.gate import stand  # noqa: PLC0415 - an extra
+
+    for file in (ca, certfile, keyfile):
+        if not file.is_file():
+            raise UserError(f"there is no file {file}")
+    say(f"SuperNodes may connect to {host}:{port}; only the Fleet API of {superlink} is open")
+    stand(superlink, authority=ca, certificate=certfile, key=keyfile, address=(host, port))

@@ -1,0 +1,1 @@
+"""Federations on Flower: its messages carry our bytes, its nodes run our client. It is imported nowhere else."""

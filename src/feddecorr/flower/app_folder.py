@@ -1,0 +1,43 @@
+"""A thin Flower app: a pyproject.toml that names our components and holds settings, and nothing else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from feddecorr.settings.experiment import Experiment
+
+CLIENT = "feddecorr.flower.client_app:app"
+SERVER = "feddecorr.flower.server_app:app"
+
+
+def write_experiment(folder: Path, experiment: Experiment, *, out: Path, test: str) -> None:
+    """Write the app of an experiment; `rounds` stands by itself, so that `--run-config rounds=N` goes further."""
+    settings: dict[str, str | int] = {"out": str(out), "test": test, "rounds": experiment.rounds}
+    write_app(folder, server=SERVER, settings={**settings, "experiment": json.dumps(experiment.to_dict())})
+
+
+def write_app(folder: Path, *, server: str, settings: Mapping[str, str | int]) -> None:
+    """Write the app. It lists no dependency: Flower would install those, over what is there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = [
+        "[project]",
+        'name = "feddecorr-app"',
+        'version = "1.0.0"',
+        'description = "A federation of feddecorr, which has to be installed where this runs"',
+        "dependencies = []",
+        "",
+        "[tool.flwr.app]",
+        'publisher = "feddecorr"',
+        "",
+        "[tool.flwr.app.components]",
+        f'serverapp = "{server}"',
+        f'clientapp = "{CLIENT}"',
+        "",
+        "[tool.flwr.app.config]",
+        *(f"{name} = {json.dumps(value)}" for name, value in settings.items()),
+    ]
+    (folder / "pyproject.toml").write_text("\n".join(lines) + "\n")

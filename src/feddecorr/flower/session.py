@@ -1,0 +1,155 @@
+"""A simulation on Flower, seen from the run's process: broadcasts go in, answers come out, all as bytes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from feddecorr.engines.engine import RunClients
+from feddecorr.errors import RunError, UserError
+from feddecorr.federation import Shards, Task
+from feddecorr.files import save_tensors, write_json
+from feddecorr.flower import keeper
+from feddecorr.flower.answers import read_answer
+from feddecorr.flower.app_folder import write_app
+from feddecorr.messages import Broadcast, Failure, Update
+from feddecorr.runs.memories import Memories
+from feddecorr.settings.trust import VARIABLE
+from feddecorr.wire import to_bytes
+
+LONGEST_PATH = 40
+"""Letters in the name of the folder: Ray's sockets lie deep in it, and the path of a socket has 107 at most."""
+
+TAIL = 30
+"""Lines of each of Flower's logs that are shown when it fails."""
+
+
+@contextmanager
+def simulated(shards: Shards, workers: int) -> Iterator[Session]:
+    """Start Flower's simulation with a node for each client, in a folder of its own; leaving ends all of it."""
+    home = Path(tempfile.mkdtemp(prefix="fd-"))
+    try:
+        if len(str(home)) > LONGEST_PATH:
+            raise UserError(f"Ray needs a shorter folder for temporary files than {home.parent}: set TMPDIR")
+        _write(home, shards, workers)
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(str(home / "relay"))
+        listener.listen()
+        process = subprocess.Popen(  # noqa: S603 - our own
+            [sys.executable, "-P", keeper.__file__, str(home)],
+            env={
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join(path or str(Path.cwd()) for path in sys.path),
+                VARIABLE: "*",  # who runs a simulation has named all of its code
+            },
+            stdin=subprocess.PIPE,
+            start_new_session=True,  # an interrupt at the terminal is for the run alone
+        )
+    except BaseException:
+        shutil.rmtree(home)
+        raise
+    try:
+        with listener, _accept(listener, home) as line:
+            yield Session(line, home)
+    finally:
+        process.communicate()  # closes its standard input; then it ends everything, itself at last
+
+
+def _write(home: Path, shards: Shards, workers: int) -> None:
+    """Write the app, the images and the size of the federation."""
+    images = {"pixels": shards.images.pixels, "labels": shards.images.labels}
+    save_tensors(home / "shards.safetensors", {**images, "order": shards.order, "bounds": shards.bounds})
+    settings: dict[str, str | int] = {
+        "shards": str(home / "shards.safetensors"),
+        "relay": str(home / "relay"),
+        "clients": len(shards),
+    }
+    write_app(home / "app", server="feddecorr.flower.relay_app:app", settings=settings)
+    federation = {
+        "num-supernodes": len(shards),
+        "client-resources-num-cpus": 1,
+        "init-args-num-cpus": min(workers, len(shards)),
+    }
+    write_json(home / "federation.json", federation)
+
+
+def _accept(listener: socket.socket, home: Path) -> Connection:
+    """Wait for Flower's ServerApp, as long as there is hope."""
+    listener.settimeout(0.1)
+    while True:
+        try:
+            line, _ = listener.accept()
+        except TimeoutError:
+            if (home / "ended").exists():
+                raise _ended(home) from None
+            continue
+        line.setblocking(True)
+        return Connection(line.detach())
+
+
+def _ended(home: Path) -> RunError:
+    """Return what is known of an end that nobody asked for."""
+    logs = [file.read_text(errors="replace").splitlines()[-TAIL:] for file in sorted(home.glob("*.log"))]
+    error = RunError("Flower's simulation ended before the run did")
+    error.__cause__ = RuntimeError("\n".join(["Flower's log ends with:", *(line for log in logs for line in log)]))
+    return error
+
+
+class Session:
+    """The line to a simulation; it serves one task after another on the same split."""
+
+    def __init__(self, line: Connection, home: Path) -> None:
+        self._line = line
+        self._home = home
+        self._owed = 0  # answers that are on their way
+        self._receive()  # everybody is there
+
+    def clients_of(self, task: Task, memories: Memories) -> RunClients:
+        """Return what runs the clients by this task, with what they remember there."""
+        note = {"task": json.dumps(task.to_dict()), "run": str(memories.directory.absolute())}
+        return partial(self._run, note)
+
+    def _run(self, note: dict[str, str], broadcast: Broadcast, clients: Sequence[int]) -> Iterator[Update | Failure]:
+        """Yield what comes of the clients in their order, whoever is first."""
+        while self._owed:  # nobody read the last round to its end
+            self._next_answer(broadcast.round)
+        now = {"round": broadcast.round, "before": broadcast.round, "counted": 0, "evidence": 0}
+        order = {"clients": list(clients), "note": {**note, **now}}
+        self._send(json.dumps(order).encode(), to_bytes(broadcast))
+        self._owed = len(clients)
+        finished: dict[int, Update | Failure] = {}
+        for client in clients:
+            while client not in finished:
+                answered, answer = self._next_answer(broadcast.round)
+                finished[answered] = answer
+            yield finished.pop(client)
+
+    def _next_answer(self, number: int) -> tuple[int, Update | Failure]:
+        said, content = json.loads(self._receive()), self._receive()
+        self._owed -= 1
+        if said["cause"]:
+            return said["client"], Failure(number, said["client"], said["cause"])
+        return said["client"], read_answer(content, said["kind"], number=number, client=said["client"])
+
+    def _send(self, *frames: bytes) -> None:
+        try:
+            for frame in frames:
+                self._line.send_bytes(frame)
+        except OSError:
+            raise _ended(self._home) from None
+
+    def _receive(self) -> bytes:
+        try:
+            return self._line.recv_bytes()
+        except (EOFError, OSError):
+            raise _ended(self._home) from None

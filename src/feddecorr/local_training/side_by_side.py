@@ -1,0 +1,81 @@
+"""Several clients' networks side by side: one product at a time for all of them, and to each its own objective."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from feddecorr.federation import Task
+from feddecorr.local_training.joined_maps import TooFewError
+from feddecorr.local_training.joint_batches import JointBatches, JointStep
+from feddecorr.local_training.objectives import Objectives
+from feddecorr.local_training.part import ClientError, Part
+from feddecorr.local_training.span import Span, spanned_weights
+from feddecorr.local_training.stacked import Stacked
+from feddecorr.local_training.tally import Tally
+from feddecorr.objective import Pass
+from feddecorr.optimizers import clip_each
+from feddecorr.states import State
+
+
+class SideBySide:
+    """Learns the networks of several clients, those with the most steps first; whoever is done leaves."""
+
+    def __init__(self, task: Task, model: nn.Module, parts: Sequence[Part]) -> None:
+        visits = [part.visits for part in parts]
+        sent = parts[0].local.broadcast.weights
+        self.steps = JointBatches(task, visits)
+        self._objectives = Objectives(parts)
+        self.tally = Tally(self._objectives.names)
+        self._spanned = spanned_weights(task, model, visits) if self._objectives.common else None
+        self._span: Span | None = None
+        if self._spanned is not None:
+            images = self.steps.rows()
+            self._span = Span(sent[self._spanned].to(images), images, self.steps.counts)
+        self._stacked = Stacked(model, sent, [part.buffers for part in parts], elsewhere=self._spanned)
+        self._names = [name for name, _ in model.named_parameters()]
+        self._parts, self._clients = parts, len(parts)
+        self._augmented = bool(task.experiment.data.augment)
+
+    @property
+    def trainable(self) -> list[Tensor]:
+        """What is trained, for the clients that are not done."""
+        return [*([] if self._span is None else self._span.trainable), *self._stacked.trainable]
+
+    def gradients(self, step: JointStep) -> Sequence[Tensor]:
+        """Return the gradient of everybody's objective by its own weights."""
+        self._leave(len(step.sizes))
+        x = self.steps.images(step) if self._span is None else self._span(step.places)
+        z, logits = self._forward(x, step.sizes)
+        places = None if self._augmented else step.places
+        values = self._objectives(Pass(x, step.y, z, logits, self._stacked.weights, places=places), step.sizes)
+        self.tally.add(values)
+        self.tally.end_step()
+        total = sum(values[1:], start=values[0]).sum()  # of terms that have nothing to do with each other
+        return torch.autograd.grad(total, self.trainable, materialize_grads=True)
+
+    def _forward(self, x: Tensor, sizes: Sequence[int]) -> tuple[Tensor, Tensor]:
+        try:
+            return self._stacked(x, sizes)
+        except TooFewError as error:
+            raise ClientError(self._parts[error.place].client, error) from error
+
+    def clip(self, gradients: Sequence[Tensor], longest: float) -> Sequence[Tensor]:
+        """Return everybody's gradient, scaled where it is longer than that."""
+        return clip_each(gradients, longest)
+
+    def trained(self, client: int, room: State) -> tuple[State, State]:
+        """Return one client's weights and buffers; weights that are still coordinates are made in the room, if any."""
+        weights, buffers = self._stacked.of(client)
+        if self._span is not None and self._spanned is not None:
+            weights[self._spanned] = self._span.weights(client, room.get(self._spanned))
+        return {name: weights[name].cpu() for name in self._names}, {name: each.cpu() for name, each in buffers.items()}
+
+    def _leave(self, clients: int) -> None:
+        if clients < self._clients:
+            self._clients = clients
+            self._stacked.narrow(clients)
+            if self._span is not None:
+                self._span.narrow(clients)

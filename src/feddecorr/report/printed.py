@@ -1,0 +1,199 @@
+"""Pictures as files for papers and pages without scripts: pdf, svg and png, by matplotlib."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from feddecorr.errors import UserError
+from feddecorr.files import write_bytes
+from feddecorr.report.colours import colours
+from feddecorr.report.picture import Line, Panel, Picture
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+METADATA: dict[str, dict[str, None]] = {
+    ".pdf": {"CreationDate": None},
+    ".svg": {"Date": None},
+    ".png": {},
+}
+"""The formats by ending, and what is left out of them, so that the same picture is the same file."""
+
+STYLE: dict[Any, Any] = {
+    "font.size": 8,
+    "axes.titlesize": 8,
+    "axes.labelsize": 8,
+    "xtick.labelsize": 7,
+    "ytick.labelsize": 7,
+    "legend.fontsize": 7,
+    "legend.frameon": False,
+    "lines.linewidth": 1.2,
+    "lines.markersize": 3.5,
+    "axes.linewidth": 0.6,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#e4e4e4",
+    "grid.linewidth": 0.5,
+    "axes.axisbelow": True,
+    "figure.constrained_layout.use": True,
+    "savefig.dpi": 300,
+    "pdf.fonttype": 42,  # TrueType, embedded: what publishers ask for
+    "svg.fonttype": "path",
+    "svg.hashsalt": "feddecorr",
+}
+COLUMN, PAGE, HEIGHT = 3.35, 6.9, 2.3
+"""Widths of a column and of a page of two columns, and the height of a row of panels, in inches."""
+
+MARK, LETTER, ROW = 0.5, 0.055, 0.16
+"""Room of a legend's mark, letter and row, in inches."""
+
+ACROSS = 4
+"""Panels in a row."""
+
+DASHES = ("-", "--", "-.", ":")
+"""Lines are told apart by these, too, where there is no colour."""
+
+
+def is_available() -> bool:
+    """Tell whether figures can be printed here."""
+    return find_spec("matplotlib") is not None
+
+
+def refuse_unprintable(path: Path) -> None:
+    """Refuse, before any work, a file that cannot be drawn."""
+    if path.suffix.lower() not in METADATA:
+        raise UserError(f"{path}: a figure ends in {', '.join(METADATA)}, not in '{path.suffix}'")
+    if not is_available():
+        raise UserError("figures are drawn by matplotlib, which is not there: pip install 'feddecorr[figures]'")
+
+
+def save(picture: Picture, path: Path) -> None:
+    """Write the picture in the format of the file's ending, in one step."""
+    refuse_unprintable(path)
+    from matplotlib import rc_context  # noqa: PLC0415 - an extra, loaded when it is needed
+
+    ending = path.suffix.lower()
+    stream = io.BytesIO()
+    with rc_context(STYLE):
+        draw(picture).savefig(stream, format=ending[1:], metadata=METADATA[ending])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_bytes(path, stream.getvalue())
+
+
+def draw(picture: Picture) -> Figure:
+    """Return the picture as a figure for a page of two columns: one panel fills a column."""
+    from matplotlib.figure import Figure  # noqa: PLC0415 - an extra, loaded when it is needed
+
+    count = len(picture.panels)
+    across = min(count, ACROSS)
+    down = -(-count // across)
+    figure = Figure(figsize=(COLUMN if count == 1 else PAGE, HEIGHT * down))
+    flat = not any(panel.cloud for panel in picture.panels)
+    grid = figure.subplots(
+        down,
+        across,
+        sharex=flat,
+        sharey=flat,
+        squeeze=False,
+        subplot_kw={} if flat else {"projection": "3d"},
+    )
+    axes: list[Any] = list(grid.flat)
+    largest = max((float(panel.matrix.max()) for panel in picture.panels if panel.matrix is not None), default=1.0)
+    names = list(dict.fromkeys(line.name for panel in picture.panels for line in panel.lines if line.name))
+    for place, (panel, axis) in enumerate(zip(picture.panels, axes, strict=False)):
+        axis.set_title(panel.title)
+        if panel.cloud:
+            _sphere(axis, panel.cloud)
+            continue
+        if panel.matrix is not None:
+            _cells(axis, panel, max(largest, 1.0))
+        for line in panel.lines:
+            _line(axis, line, DASHES[names.index(line.name) % len(DASHES)] if line.name else "-")
+        _frame(axis, picture)
+        axis.tick_params(labelbottom=place + across >= count)
+    for axis in axes[count:]:
+        axis.set_axis_off()
+    figure.supxlabel(picture.axes[0], fontsize=STYLE["axes.labelsize"])
+    figure.supylabel(picture.axes[1], fontsize=STYLE["axes.labelsize"])
+    _legend(figure, axes)
+    return figure
+
+
+def _line(axis: Axes, line: Line, dash: str) -> None:
+    x, y = np.asarray(line.x, float), np.asarray(line.y, float)
+    style: dict[str, Any] = {"linestyle": "", "marker": "o"} if line.points or len(x) == 1 else {"linestyle": dash}
+    axis.plot(x, y, color=line.colour, label=line.name or "_", **style)
+    if len(line.spread):
+        spread = np.asarray(line.spread, float)
+        axis.fill_between(x, y - spread, y + spread, color=line.colour, alpha=0.2, linewidth=0)
+
+
+def _frame(axis: Axes, picture: Picture) -> None:
+    from matplotlib.ticker import MaxNLocator  # noqa: PLC0415 - an extra, loaded when it is needed
+
+    if picture.logarithmic:
+        axis.set_yscale("log")
+    lines = [np.asarray(line.x, float) for panel in picture.panels for line in panel.lines]
+    if lines and all((x == x.round()).all() for x in lines):
+        axis.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    if picture.include:
+        axis.update_datalim([(axis.dataLim.x0, y) for y in picture.include])
+        axis.autoscale_view()
+    if picture.threshold is not None:
+        y, said = picture.threshold
+        axis.axhline(y, color="#888888", linestyle=":", linewidth=0.8)
+        axis.annotate(
+            said,
+            (1, y),
+            xycoords=("axes fraction", "data"),
+            ha="right",
+            va="bottom",
+            fontsize=6,
+            color="#666666",
+        )
+
+
+def _cells(axis: Axes, panel: Panel, largest: float) -> None:
+    matrix = np.asarray(panel.matrix)
+    axis.imshow(matrix, cmap="Blues", vmin=0, vmax=largest, aspect="auto" if panel.names else "equal")
+    axis.grid(visible=False)
+    rows, columns = matrix.shape
+    across, down = panel.names or (_numbers(columns), _numbers(rows))
+    for ticks, names in ((axis.set_xticks, across), (axis.set_yticks, down)):
+        step = -(-len(names) // 10)
+        ticks(range(0, len(names), step), labels=list(names)[::step])
+
+
+def _numbers(count: int) -> list[str]:
+    return [str(place + 1) for place in range(count)]
+
+
+def _sphere(axis: Any, cloud: Mapping[str, Sequence[Sequence[float]] | Any]) -> None:
+    turns, heights = np.meshgrid(np.linspace(0, 2 * np.pi, 25), np.linspace(0, np.pi, 13))
+    x, y, z = np.sin(heights) * np.cos(turns), np.sin(heights) * np.sin(turns), np.cos(heights)
+    axis.plot_wireframe(x, y, z, color="#cccccc", linewidth=0.2)
+    for (name, points), colour in zip(cloud.items(), colours(len(cloud)), strict=True):
+        axis.scatter(*np.asarray(points).T, s=1.5, color=colour, label=name, depthshade=False, rasterized=True)
+    axis.set_box_aspect((1, 1, 1), zoom=1.3)
+    axis.set_axis_off()
+
+
+def _legend(figure: Figure, axes: Sequence[Any]) -> None:
+    """Put one legend above all panels, for which the figure grows; what is named alike is named once."""
+    found: dict[str, Any] = {}
+    for axis in axes:
+        for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
+            found.setdefault(label, handle)
+    if found:
+        width, height = figure.get_size_inches()
+        columns = max(1, min(len(found), int(width / (MARK + LETTER * max(map(len, found))))))
+        figure.set_size_inches(width, height + ROW * -(-len(found) // columns))
+        figure.legend(found.values(), found.keys(), loc="outside upper center", ncols=columns, markerscale=2)

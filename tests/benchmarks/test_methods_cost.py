@@ -1,0 +1,21 @@
+"""What methods cost is measured for every one of them."""
+
+import pytest
+
+from benchmarks import methods_cost
+from feddecorr.methods import METHODS
+
+TINY = [
+    "data=synthetic", "data.train=24", "data.test=10", "data.size=8", "clients=2", "partition=homogeneous",
+    "partition.minimum=2", "model=convnet", "model.widths=[4,8]", "training.epochs=2", "training.batch=6",
+]  # fmt: skip
+
+
+def test_every_method_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Methods with references also on augmented images, beside FedAvg on such."""
+    monkeypatch.setattr(methods_cost, "WORDS", TINY)
+    found = methods_cost.measure(list(METHODS.table), repeats=1)
+    augmented = {f"{name}{methods_cost.AUGMENTED}" for name in ("fedavg", *methods_cost.WITH_REFERENCES)}
+    assert set(found["ratio to FedAvg"]) == {*METHODS.table, *augmented}
+    assert all(ratio > 0 for ratio in found["ratio to FedAvg"].values())
+    assert set(methods_cost.LIMITS) <= set(found["ratio to FedAvg"])

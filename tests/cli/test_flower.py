@@ -1,0 +1,45 @@
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+from command_line import CommandLine
+
+from feddecorr.settings.experiment import Experiment
+
+
+def test_an_app_is_a_file_with_our_components_and_the_experiment(feddecorr: CommandLine, tmp_path: Path) -> None:
+    """And nothing that a SuperLink would try to install."""
+    words = ["data=nodes", "clients=3", "method=scaffold", "regularizers=feddecorr", "engine.wait=7", "rounds=4"]
+    made = feddecorr("flower", "app", tmp_path / "app", *words, "--out", tmp_path / "run", "--json")
+    assert (made.code, made.document["run"]) == (0, str(tmp_path / "run"))
+    assert [file.name for file in (tmp_path / "app").iterdir()] == ["pyproject.toml"]
+    document = tomllib.loads((tmp_path / "app" / "pyproject.toml").read_text())
+    assert document["project"]["dependencies"] == []
+    app = document["tool"]["flwr"]["app"]
+    assert set(app["components"].values()) == {"feddecorr.flower.server_app:app", "feddecorr.flower.client_app:app"}
+    experiment = Experiment.parse(json.loads(app["config"]["experiment"]))
+    assert experiment.to_dict() == made.document["experiment"]
+    assert (experiment.clients, experiment.engine.to_dict()["wait"], app["config"]["rounds"]) == (3, 7.0, 4)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["app", "app", "engine=pool"], "engine=pool: an app runs on Flower"),
+        (["app", "app", "method=fedavgg"], "did you mean 'fedavg'"),
+        (["run", "app"], "app holds no Flower app"),
+        (
+            ["gate", "127.0.0.1:1", "--ca", "no.crt", "--certfile", "no.crt", "--keyfile", "x"],
+            "there is no file no.crt",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused(
+    feddecorr: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    refused = feddecorr("flower", *words)
+    assert refused.code == 2
+    assert message in refused.err
+    assert list(tmp_path.iterdir()) == []

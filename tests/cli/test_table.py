@@ -1,0 +1,83 @@
+from pathlib import Path
+
+import pytest
+from command_line import CommandLine
+from made_up import over_seeds
+
+from feddecorr.studies.summary import write_summaries
+
+MARKDOWN = """\
+| method | alpha 0.05 | alpha 0.5 |
+| --- | ---: | ---: |
+| fedavg | 50.00 ± 14.14 | **80.00** |
+| moon | **60.00** | – |
+"""
+LATEX = r"""\begin{tabular}{lrr}
+\toprule
+method & alpha 0.05 & alpha 0.5 \\
+\midrule
+fedavg & $50.00 \pm 14.14$ & $\mathbf{80.00}$ \\
+moon & $\mathbf{60.00}$ & -- \\
+\bottomrule
+\end{tabular}
+"""
+CSV = """\
+method,alpha 0.05 mean,alpha 0.05 deviation,alpha 0.05 seeds,alpha 0.5 mean,alpha 0.5 deviation,alpha 0.5 seeds
+fedavg,50.00,14.14,2,80.00,,1
+moon,60.00,,1,,,0
+"""
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> Path:
+    """Return records with two seeds of one combination, one of two others, and none of the fourth."""
+    runs = [
+        *over_seeds("partition.alpha=0.05", [0.4, 0.6]),
+        *over_seeds("partition.alpha=0.5", [0.8]),
+        *over_seeds("partition.alpha=0.05 method=moon", [0.6]),
+    ]
+    write_summaries(tmp_path / "runs.jsonl", runs)
+    return tmp_path / "runs.jsonl"
+
+
+@pytest.mark.parametrize(("format_", "expected"), [("markdown", MARKDOWN), ("latex", LATEX), ("csv", CSV)])
+def test_tables_are_written_for_papers(feddecorr: CommandLine, records: Path, format_: str, expected: str) -> None:
+    """Mean ± standard deviation, the best of each column in bold, what was not run as missing."""
+    done = feddecorr("table", records, "--columns", "partition.alpha", "--by", "method", "--format", format_)
+    assert (done.code, done.out) == (0, expected)
+
+
+def test_without_columns_the_three_statistics_are_shown(feddecorr: CommandLine, records: Path) -> None:
+    done = feddecorr("table", records)
+    headings, *rows = done.out.splitlines()
+    assert headings.split("  ")[-1].strip() == "best round"
+    assert "mean of the last ten" in headings
+    assert len(rows) == 3
+    assert sum("80.00*" in row for row in rows) == 1
+
+
+def test_the_document_has_every_number(feddecorr: CommandLine, records: Path) -> None:
+    done = feddecorr("table", records, "--measure", "effective_rank", "--columns", "partition.alpha", "--json")
+    assert done.document[0]["values"]["alpha 0.05"] == {"mean": 4.0, "deviation": 0.0, "seeds": 2, "best": True}
+    assert done.document[1]["values"]["alpha 0.5"] == {"mean": None, "deviation": None, "seeds": 0, "best": False}
+
+
+def test_what_there_is_not_is_refused(feddecorr: CommandLine, records: Path) -> None:
+    for words, reason in {
+        ("--format", "html"): "--format is one of markdown, latex, csv",
+        ("--measure", "acuracy"): "no run has measured 'acuracy'",
+        ("--by", "alpha"): "no run has a setting 'alpha'",
+        ("--columns", "partition.alpha", "--statistic", "median"): "not 'median'",
+    }.items():
+        done = feddecorr("table", records, *words)
+        assert (done.code, done.out) == (2, "")
+        assert reason in done.err
+
+
+def test_words_of_settings_are_safe_in_every_format(feddecorr: CommandLine, tmp_path: Path) -> None:
+    """An ampersand or a bar in a name breaks no row."""
+    runs = [*over_seeds("data=folder:/a&b_c", [0.5]), *over_seeds("data=folder:/a|b", [0.6])]
+    write_summaries(tmp_path / "runs.jsonl", runs)
+    latex = feddecorr("table", tmp_path / "runs.jsonl", "--format", "latex").out
+    assert r"/a\&b\_c" in latex
+    assert r"/a\|b" in feddecorr("table", tmp_path / "runs.jsonl", "--format", "markdown").out

@@ -1,0 +1,149 @@
+"""However a run on Flower ends, by the command line, nothing of it is left: no process, no folder."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import psutil
+import pytest
+from small import digest, small, write_settings
+
+from feddecorr.files import load_tensors
+from feddecorr.runs.directory import RunDirectory
+from feddecorr.runs.pipeline import run
+
+HELPERS = Path(__file__).parent.parent / "helpers"
+MARK = "FEDDECORR_TEST_MARK"
+
+
+class Started:
+    """A command, and all processes that come of it."""
+
+    def __init__(self, folder: Path, *words: object) -> None:
+        self.mark = uuid4().hex
+        self.errors = folder / f"{self.mark}.txt"
+        with self.errors.open("wb") as errors:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "feddecorr", *map(str, words)],
+                env={**os.environ, MARK: self.mark, "PYTHONPATH": os.pathsep.join([str(HELPERS), *sys.path])},
+                cwd=folder,
+                stderr=errors,
+            )
+
+    def family(self) -> dict[int, str]:
+        """Return the processes that inherited the mark, and those that came of them, by their numbers."""
+        found = {each.pid: each for each in psutil.process_iter() if _environment(each).get(MARK) == self.mark}
+        for each in list(found.values()):
+            try:
+                found |= {child.pid: child for child in each.children(recursive=True)}
+            except psutil.NoSuchProcess:
+                continue
+        return {pid: name for pid, each in found.items() if (name := _name(each))}
+
+    def wait_for(self, condition: Callable[[], object]) -> None:
+        """Wait until something holds, as long as the command lives."""
+        while not condition():
+            assert self.process.poll() is None, self.errors.read_text()
+            time.sleep(0.5)
+
+
+def _environment(process: psutil.Process) -> dict[str, str]:
+    try:
+        return process.environ()
+    except (psutil.NoSuchProcess, psutil.AccessDenied):
+        return {}
+
+
+def _name(process: psutil.Process) -> str:
+    """Return its name; none for one that has ended."""
+    try:
+        return "" if process.status() == psutil.STATUS_ZOMBIE else process.name()
+    except psutil.NoSuchProcess:
+        return ""
+
+
+def folders() -> set[Path]:
+    """Return the folders of simulations."""
+    return set(Path(tempfile.gettempdir()).glob("fd-*"))
+
+
+Start = Callable[..., Started]
+Check = Callable[[Started, set[int]], None]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Return what starts commands, which are ended at last."""
+    started: list[Started] = []
+
+    def start_one(*words: object) -> Started:
+        started.append(Started(tmp_path, *words))
+        return started[-1]
+
+    yield start_one
+    for each in started:
+        each.process.kill()
+        each.process.wait()
+
+
+@pytest.fixture
+def nothing_left() -> Check:
+    """Return a check that neither the family of a command nor its folder is there any more."""
+    before = folders()
+
+    def check(command: Started, seen: set[int]) -> None:
+        deadline = time.monotonic() + 20
+        while (left := command.family()) or (new := folders() - before):
+            assert time.monotonic() < deadline, left or new
+            time.sleep(0.5)
+        assert not [pid for pid in seen if psutil.pid_exists(pid) and _name(psutil.Process(pid))]
+
+    return check
+
+
+def test_a_run_that_fails_and_one_that_is_interrupted(tmp_path: Path, start: Start, nothing_left: Check) -> None:
+    """It exits with 1 and the client's own traceback; interrupted, with 130; and goes on to the bits of serial."""
+    out = tmp_path / "run"
+    settings = write_settings(tmp_path / "settings.json")
+    words = ["engine=flower", "method=outside:Failing", "method.round=2", "rounds=4"]
+    failing = start("run", settings, *words, "--out", out)
+    failing.wait_for(lambda: {"raylet", "flower-superlin"} <= set(failing.family().values()))
+    seen = failing.family()
+    assert failing.process.wait() == 1
+    told = failing.errors.read_text()
+    assert "client 1 failed in round 2: ZeroDivisionError: as it was told to" in told
+    assert 'raise ZeroDivisionError("as it was told to")' in told
+    nothing_left(failing, set(seen))
+
+    mended = small("method=outside:Failing", "method.round=1000", "rounds=1000", "engine=flower")
+    (out / "experiment.json").write_text(mended.model_dump_json())
+    interrupted = start("resume", out)
+    interrupted.wait_for(lambda: RunDirectory(out).finished_rounds() > 2)
+    seen = interrupted.family()
+    interrupted.process.send_signal(signal.SIGINT)
+    assert interrupted.process.wait() == 130
+    nothing_left(interrupted, set(seen))
+
+    found = RunDirectory.open(out)
+    expected = list(run(small("method=outside:Failing", "method.round=1000", f"rounds={found.finished_rounds()}")))
+    assert [record.terms for record in found.rounds()] == [record.terms for record in expected]
+    assert digest(load_tensors(out / "weights.safetensors")) == digest(expected[-1].state)
+
+
+def test_a_run_that_is_killed(tmp_path: Path, start: Start, nothing_left: Check) -> None:
+    """By SIGKILL, which it cannot answer, while Flower starts."""
+    settings = write_settings(tmp_path / "settings.json")
+    killed = start("run", settings, "engine=flower", "--out", tmp_path / "run")
+    killed.wait_for(lambda: "flwr" in killed.family().values())
+    seen = killed.family()
+    killed.process.kill()
+    killed.process.wait()
+    nothing_left(killed, set(seen))

@@ -1,0 +1,95 @@
+"""Every method on Flower's simulation: one SuperLink, one Ray, for all tests of this file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+
+import pytest
+from small import digest, result, small
+
+from feddecorr.engines.engine import RunClients
+from feddecorr.errors import RunError
+from feddecorr.federation import Simulation
+from feddecorr.flower.session import Session, simulated
+from feddecorr.methods import METHODS
+from feddecorr.runs.memories import Memories
+from feddecorr.runs.pipeline import resume, run
+from feddecorr.settings.experiment import Experiment
+
+WORDS = ["participation=0.75", "regularizers=feddecorr", "evaluation.clients=true"]
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[Session]:
+    """Return the one simulation."""
+    with simulated(Simulation(small()).shards, workers=2) as found:
+        yield found
+
+
+class Through:
+    """A connection to the clients of a simulation that runs already."""
+
+    def __init__(self, session: Session, experiment: Experiment) -> None:
+        self.federation = Simulation(experiment).federation
+        self._session = session
+
+    def open(self, memories: Memories) -> AbstractContextManager[RunClients]:
+        """Start nothing."""
+        return nullcontext(self._session.clients_of(self.federation.task, memories))
+
+
+@pytest.mark.parametrize("name", [*METHODS.table, "outside:Remembering"])
+def test_flower_gives_the_bits_of_serial(session: Session, name: str) -> None:
+    """With FedDecorr, four clients of whom three take part, and BatchNorm."""
+    experiment = small(f"method={name}", *WORDS)
+    assert result(run(experiment, through=Through(session, experiment))) == result(run(experiment))
+
+
+@pytest.mark.parametrize("words", [["buffers=local"], ["training.precision=bf16"], ["model=outside:Half"]])
+def test_types_of_tensors_survive(session: Session, words: list[str]) -> None:
+    """Counters of BatchNorm stay whole numbers, and bfloat16 stays bfloat16."""
+    experiment = small("method=moon", "rounds=2", *words)
+    assert result(run(experiment, through=Through(session, experiment))) == result(run(experiment))
+
+
+@pytest.mark.parametrize(
+    ("words", "megabytes"), [(["model=mobilenetv2"], 9), (["model=mlp", "model.widths=[5000,5000,16]"], 100)]
+)
+def test_large_models_go_through(session: Session, words: list[str], megabytes: int) -> None:
+    experiment = small("training.steps=1", "rounds=1", "participation=0.5", *words)
+    (found,) = run(experiment, through=Through(session, experiment))
+    (expected,) = run(experiment)
+    assert sum(tensor.nbytes for tensor in found.state.values()) > megabytes * 1e6
+    assert digest(found.state) == digest(expected.state)
+
+
+def test_a_round_that_was_not_read_to_its_end_leaves_nothing(session: Session) -> None:
+    experiment = small("method=outside:Impatient")
+    assert result(run(experiment, through=Through(session, experiment))) == result(run(experiment))
+
+
+def test_a_client_that_raises_is_named_with_its_own_traceback(session: Session, tmp_path: Path) -> None:
+    experiment = small("method=outside:Failing")
+    records = run(experiment, tmp_path / "run", through=Through(session, experiment))
+    next(records)
+    with pytest.raises(RunError, match="client 1 failed in round 2: ZeroDivisionError: as it was told to") as caught:
+        next(records)
+    assert "outside.py" in str(caught.value.__cause__)
+    mended = small("method=outside:Failing", "missing=continue")
+    found = list(run(mended, through=Through(session, mended)))
+    assert [list(record.missing) for record in found] == [[], [1], []]
+
+
+def test_an_interrupted_run_goes_on_with_the_same_bits(session: Session, tmp_path: Path) -> None:
+    """What clients remember is in the run's directory, whoever runs them: the engine may change on the way."""
+    experiment = small("method=scaffold", "regularizers=feddecorr", "rounds=4")
+    first = run(experiment, tmp_path / "run", through=Through(session, experiment))
+    found = [next(first), next(first)]
+    first.close()
+    middle = resume(tmp_path / "run")
+    found.append(next(middle))
+    middle.close()
+    found += resume(tmp_path / "run", through=Through(session, experiment))
+    assert result(found) == result(run(experiment))
