@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from feddecorr.files import load_tensors, save_tensors
@@ -49,6 +50,16 @@ class Memories:
                         kept.parent.mkdir(parents=True, exist_ok=True)
                         self._file(client, number).replace(kept)
 
+    def newest(self, last: int) -> dict[int, int]:
+        """Return, for each client that remembers anything, the newest round up to the last that it does so from."""
+        clients = [int(folder.name) for folder in self.directory.glob("*") if folder.name.isdecimal()]
+        known = {client: [number for number in self._rounds(client) if number <= last] for client in clients}
+        return {client: max(rounds) for client, rounds in known.items() if rounds}
+
+    def has(self, client: int, now: int) -> bool:
+        """Tell whether the client remembers something from that round."""
+        return self._file(client, now).exists()
+
     def _rounds(self, client: int) -> list[int]:
         try:
             names = os.listdir(f"{self.directory}/{client}")  # noqa: PTH208 - paths take much longer, for every client
@@ -58,3 +69,27 @@ class Memories:
 
     def _file(self, client: int, now: int) -> Path:
         return self.directory / str(client) / f"{now}{SUFFIX}"
+
+
+class Tally:
+    """Who remembers something from which round, in one number: with it, a run notices that memories are missing.
+
+    It is a sum over clients, so that a round changes it by its own clients alone.
+    """
+
+    def __init__(self, newest: Mapping[int, int]) -> None:
+        self._newest = dict(newest)
+        self._sum = sum(_mark(client, number) for client, number in newest.items())
+
+    def note(self, client: int, number: int) -> None:
+        """Take note that the client remembers something from a round, in place of what it did before."""
+        before = self._newest.get(client)
+        self._sum += _mark(client, number) - (0 if before is None else _mark(client, before))
+        self._newest[client] = number
+
+    def __str__(self) -> str:
+        return f"{self._sum % 2**64:016x}"
+
+
+def _mark(client: int, number: int) -> int:
+    return int.from_bytes(hashlib.sha256(f"{client}/{number}".encode()).digest()[:8], "big")
