@@ -14,6 +14,7 @@ CHANNELS = {
     "resnet18": [64, 128, 256],
     "resnet20": [16, 32],
     "resnet32": [16, 32],
+    "transformer": [],
 }
 
 

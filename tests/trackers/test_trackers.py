@@ -2,6 +2,7 @@
 
 import json
 import struct
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,8 @@ def wandb_records(file: Path) -> Iterator[Any]:
             place += left  # too little for a header is filled up
             continue
         _, size, kind = struct.unpack_from("<IHB", content, place)
+        if place + 7 + size > len(content):
+            return  # the rest is still to be written
         parts += content[place + 7 : place + 7 + size]
         place += 7 + size
         if kind in (1, 4):  # whole, or the last part
@@ -75,13 +78,23 @@ def wandb_records(file: Path) -> Iterator[Any]:
             yield record
 
 
+def whole_wandb_run(file: Path) -> list[Any]:
+    """Return all messages of a run; wandb's own process still writes them for a moment after a run was finished."""
+    for _ in range(300):
+        records = list(wandb_records(file))
+        if records and records[-1].HasField("exit"):
+            return records
+        time.sleep(0.1)
+    raise AssertionError(f"{file} has no end after half a minute")
+
+
 def read_wandb(path: Path) -> Read:
     scalars: Values = {}
     spectra: set[tuple[str, int]] = set()
     settings: dict[str, str] = {}
     kept: set[str] = set()
     for file in sorted(path.glob("wandb/wandb/offline-run-*/*.wandb")):
-        for record in wandb_records(file):
+        for record in whole_wandb_run(file):
             step = record.history.step.num
             for item in record.history.item:
                 name, _, part = "/".join(item.nested_key or [item.key]).rpartition("/")

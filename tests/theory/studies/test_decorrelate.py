@@ -12,7 +12,7 @@ def test_small_singular_values_grow_with_the_term_only() -> None:
     unseen = slice(4, None)
     without, with_term = (np.array(flows[name]["singular_values"]["end"]) for name in ("without", "with"))
     np.testing.assert_allclose(without[unseen], 0.25, atol=1e-10)
-    assert (with_term[unseen] > 0.3).all()
+    assert (with_term[unseen] > 0.27).all()
     assert flows["with"]["effective_rank"]["product"] > flows["without"]["effective_rank"]["product"] + 0.5
     assert max(found["lemma2_error"] for found in flows.values()) < 1e-6
 
