@@ -28,10 +28,10 @@ from feddecorr.data.npz import Npz
 from feddecorr.errors import UserError
 from feddecorr.federation import Simulation, Task
 from feddecorr.messages import Broadcast, Update
+from feddecorr.models.first_weights import read_weights
 from feddecorr.partition.split_file import read_split
 from feddecorr.report import write_report
 from feddecorr.runs.directory import RunDirectory
-from feddecorr.models.first_weights import read_weights
 from feddecorr.runs.pipeline import run
 from feddecorr.settings.experiment import Experiment
 from feddecorr.settings.trust import STRANGER
