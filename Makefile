@@ -55,6 +55,8 @@ torture: install  ## kills, limits, broken input, long lives, bare environments 
 	$(BIN)/python -m benchmarks.torture.random_kills --record results/torture_random_kills.json
 	$(BIN)/python -m benchmarks.torture.limits --record results/torture_limits.json
 	$(BIN)/python -m benchmarks.torture.broken_inputs --record results/torture_broken_inputs.json
+	$(BIN)/pip install --disable-pip-version-check --quiet --constraint constraints.txt atheris
+	$(BIN)/python -m benchmarks.torture.guided_inputs --record results/torture_guided_inputs.json
 	$(BIN)/python -m benchmarks.torture.long_life --record results/torture_long_life.json
 	$(BIN)/python -m benchmarks.torture.bare_environment --record results/torture_bare_environment.json
 	$(BIN)/python -m benchmarks.hostile_clients --record results/hostile_clients.json

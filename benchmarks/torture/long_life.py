@@ -2,7 +2,7 @@
 
     python -m benchmarks.torture.long_life [--rounds 2000] [--between 100] [--record FILE]
 
-Rounds with partial participation, local evaluation and a pool. Every process does `between` rounds and is followed
+Rounds with partial participation, local evaluation, a tracker and a pool. Every process does `between` rounds and is followed
 by the next, which resumes. After each, memory, open files and threads of the last round are compared with those of the
 tenth, and the temporary folder is looked at.
 """
@@ -37,7 +37,8 @@ def part(out: Path, rounds: int) -> None:
     from feddecorr.settings.words import read_words  # noqa: PLC0415
 
     words = ["participation=0.5", "method=scaffold", "evaluation.clients=true", "evaluation.every=5", "engine=pool"]
-    experiment = Experiment.parse(read_words([*WORDS, *words, "engine.workers=2", f"rounds={rounds}"]))
+    more = ["engine.workers=2", "trackers=tensorboard", f"rounds={rounds}"]
+    experiment = Experiment.parse(read_words([*WORDS, *words, *more]))
     seen = []
     for _ in ensure(experiment, out):
         family = [psutil.Process(), *psutil.Process().children(recursive=True)]

@@ -14,17 +14,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import torch
 from PIL import Image
 from safetensors.torch import save
 
 from benchmarks.torture.small_runs import WORDS, small_experiment
 from feddecorr.collapse.feature_files import read_features
+from feddecorr.collapse.shared_evidence import Evidence
+from feddecorr.collapse.statistics import Statistics
 from feddecorr.data.formats.archives import collect
 from feddecorr.data.formats.idx import read_idx, write_idx
 from feddecorr.data.formats.pickles import load_pickle
 from feddecorr.data.formats.pictures import decode
 from feddecorr.data.npz import Npz
+from feddecorr.data.table_file import TableFile
 from feddecorr.errors import UserError
 from feddecorr.federation import Simulation, Task
 from feddecorr.messages import Broadcast, Update
@@ -121,6 +125,20 @@ def _features(_: Path) -> Reader:
     return Reader({**whole, "z.safetensors": tensors}, _file(read_features))
 
 
+def _tables(_: Path) -> Reader:
+    """Return tables of features, as pandas writes them."""
+    table = pd.DataFrame({"a": np.arange(20) / 7, "b": np.arange(20), "label": [f"class {n % 2}" for n in range(20)]})
+    whole = {"t.csv": table.to_csv(index=False).encode(), "t.parquet": table.to_parquet(index=False)}
+    return Reader(whole, _file(lambda path: TableFile(path=path).load()))
+
+
+def _evidence(_: Path) -> Reader:
+    """Return what nodes tell of their representations."""
+    z = torch.from_numpy(np.random.default_rng(0).normal(size=(20, 3)))
+    whole = {"evidence": Evidence(Statistics.of(z).moments, 7).to_bytes()}
+    return Reader(whole, lambda _, __, content: Evidence.from_bytes(content).diagnosis())
+
+
 def _own_arrays(_: Path) -> Reader:
     stream = io.BytesIO()
     np.savez_compressed(stream, x=np.zeros((20, 4, 4), np.uint8), y=np.arange(20) % 2)
@@ -198,6 +216,7 @@ def _records(_: Path) -> Reader:
 
 READERS: dict[str, Callable[[Path], Reader]] = {
     "archives": _archives,
+    "evidence": _evidence,
     "features": _features,
     "idx": _idx,
     "messages": _messages,
@@ -209,6 +228,7 @@ READERS: dict[str, Callable[[Path], Reader]] = {
     "runs": _run,
     "settings": _settings,
     "splits": _splits,
+    "tables": _tables,
     "weights": _weights,
     "words": _words,
 }
