@@ -3,7 +3,7 @@
     python -m benchmarks.torture.every_write [--step 1] [--methods fedavg scaffold moon] [--record FILE]
 
 A library is loaded into the process that counts what changes files below the run's directory (open, write, fsync,
-rename, unlink, mkdir), and kills by SIGKILL right before the n-th of it, for n = 1, 2, 3, … until a run comes
+link, rename, unlink, mkdir), and kills by SIGKILL right before the n-th of it, for n = 1, 2, 3, … until a run comes
 through. After every kill the run is resumed; its weights and rounds must be those of a run that was never killed, and
 nothing may be left over. Needs a C compiler and Linux.
 """

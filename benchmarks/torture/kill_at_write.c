@@ -71,6 +71,18 @@ int rename(const char *from, const char *to) {
     return real(from, to);
 }
 
+int link(const char *from, const char *to) {
+    REAL(int, "link", const char *, const char *);
+    seen(to);
+    return real(from, to);
+}
+
+int linkat(int from_folder, const char *from, int to_folder, const char *to, int flags) {
+    REAL(int, "linkat", int, const char *, int, const char *, int);
+    seen(to);
+    return real(from_folder, from, to_folder, to, flags);
+}
+
 int unlink(const char *path) {
     REAL(int, "unlink", const char *);
     seen(path);

@@ -2,9 +2,9 @@
 
     python -m benchmarks.torture.long_life [--rounds 2000] [--between 100] [--record FILE]
 
-Rounds with partial participation, local evaluation, a tracker and a pool. Every process does `between` rounds and is followed
-by the next, which resumes. After each, memory, open files and threads of the last round are compared with those of the
-tenth, and the temporary folder is looked at.
+Rounds with partial participation, local evaluation, a tracker and a pool. Every process does `between` rounds and is
+followed by the next, which resumes. After each, memory, open files and threads of the last round are compared with
+those of the tenth, and the temporary folder is looked at.
 """
 
 from __future__ import annotations

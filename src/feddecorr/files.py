@@ -15,6 +15,7 @@ from safetensors.torch import save
 
 from feddecorr.errors import RunError, UserError
 from feddecorr.states import State
+from feddecorr.temporary import passes
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -24,7 +25,7 @@ def write_bytes(path: Path, content: bytes) -> None:
         with _named(path), beside.open("wb") as file:
             file.write(content)
             file.flush()
-            sync(file.fileno())
+            sync(file.fileno(), path)
         beside.replace(path)
     except BaseException:  # a full disk must not be filled by half a file
         beside.unlink(missing_ok=True)
@@ -32,12 +33,24 @@ def write_bytes(path: Path, content: bytes) -> None:
     sync_folder(path.parent)
 
 
+def keep_copy(source: Path, target: Path) -> None:
+    """Let a file that is only ever replaced also be there under another name; a copy where it cannot have two."""
+    beside = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        os.link(source, beside)
+    except OSError:
+        write_bytes(target, source.read_bytes())
+        return
+    beside.replace(target)
+    beside.unlink(missing_ok=True)  # where the target is that very file already, nothing was renamed
+
+
 def append_bytes(path: Path, content: bytes) -> None:
     """Write to the end of the file, and bring it to the disk."""
     with _named(path), path.open("ab") as file:
         file.write(content)
         file.flush()
-        sync(file.fileno())
+        sync(file.fileno(), path)
 
 
 @contextmanager
@@ -50,9 +63,10 @@ def _named(path: Path) -> Iterator[None]:
         raise
 
 
-def sync(descriptor: int) -> None:
+def sync(descriptor: int, path: Path) -> None:
     """Bring what was written to the disk: a name must never be given to what a loss of power could take back."""
-    os.fsync(descriptor)
+    if not passes(path):
+        os.fsync(descriptor)
 
 
 def sync_folder(folder: Path) -> None:
@@ -60,7 +74,7 @@ def sync_folder(folder: Path) -> None:
     if os.name == "posix":
         descriptor = os.open(folder, os.O_RDONLY)
         try:
-            sync(descriptor)
+            sync(descriptor, folder)
         finally:
             os.close(descriptor)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-PREFIX = "feddecorr-"
+PREFIX = "feddecorr-tmp-"
 LOCK = ".lock"
 
 AT_LAST = -1000
@@ -25,6 +25,11 @@ def temporary_folder() -> Iterator[Path]:
     """Give an empty folder for a while."""
     with tempfile.TemporaryDirectory(dir=own_folder()) as folder:
         yield Path(folder)
+
+
+def passes(path: Path) -> bool:
+    """Tell whether a file is in a temporary folder, of this process or of another: it need not survive anything."""
+    return str(path).startswith(f"{tempfile.gettempdir()}{os.sep}{PREFIX}")
 
 
 def own_folder() -> Path:

@@ -15,11 +15,11 @@ from feddecorr.errors import RunError, UserError
 from feddecorr.federation import Federation, Roster
 from feddecorr.files import (
     exclusive,
+    keep_copy,
     load_tensors,
     read_json,
     reading,
     save_tensors,
-    write_bytes,
     write_json,
 )
 from feddecorr.messages import Server
@@ -256,17 +256,17 @@ class RunDirectory:
         if kept:
             (self.path / "server").mkdir(exist_ok=True)
             save_tensors(self._server_file(now.number), kept)
-        for client in now.clients:
-            if self.memories.has(client, now.number):
-                self._tally.note(client, now.number)
+        remembering = self.memories.of_round(now.clients, now.number)
+        for client in remembering:
+            self._tally.note(client, now.number)
         mark = Mark(round=now.number, server=self._server_digest(now.number), memories=str(self._tally))
         weights = self.path / "weights.safetensors"
         if weights.exists():
             self.previous.mkdir(exist_ok=True)
-            write_bytes(self.previous / "weights.safetensors", weights.read_bytes())
+            keep_copy(weights, self.previous / "weights.safetensors")
         write_weights(weights, {**now.server.weights, **now.server.buffers}, mark)
         self._server_file(now.number - 2).unlink(missing_ok=True)
-        self.memories.settle(now.clients, now.number, aside=self.previous / "clients")
+        self.memories.settle(remembering, now.number, aside=self.previous / "clients")
 
     def take_up_previous(self, start: Server) -> Server | None:
         """Return the server before the last round that counts; None if it was not kept."""

@@ -39,16 +39,14 @@ class Memories:
         """Drop what was replaced, once the round is safely recorded; or move it aside, in place of what is there."""
         if aside is not None:
             shutil.rmtree(aside, ignore_errors=True)
-        for client in clients:
-            rounds = self._rounds(client)
-            if now in rounds:
-                for number in rounds:
-                    if number < now and aside is None:
-                        self._file(client, number).unlink()
-                    elif number < now and aside is not None:
-                        kept = Memories(aside)._file(client, number)
-                        kept.parent.mkdir(parents=True, exist_ok=True)
-                        self._file(client, number).replace(kept)
+        for client in self.of_round(clients, now):
+            for number in self._rounds(client):
+                if number < now and aside is None:
+                    self._file(client, number).unlink()
+                elif number < now and aside is not None:
+                    kept = Memories(aside)._file(client, number)
+                    kept.parent.mkdir(parents=True, exist_ok=True)
+                    self._file(client, number).replace(kept)
 
     def newest(self, last: int) -> dict[int, int]:
         """Return, for each client that remembers anything, the newest round up to the last that it does so from."""
@@ -56,9 +54,9 @@ class Memories:
         known = {client: [number for number in self._rounds(client) if number <= last] for client in clients}
         return {client: max(rounds) for client, rounds in known.items() if rounds}
 
-    def has(self, client: int, now: int) -> bool:
-        """Tell whether the client remembers something from that round."""
-        return self._file(client, now).exists()
+    def of_round(self, clients: Iterable[int], now: int) -> list[int]:
+        """Return which of the clients remember something from that round."""
+        return [client for client in clients if now in self._rounds(client)] if self.directory.exists() else []
 
     def _rounds(self, client: int) -> list[int]:
         try:
