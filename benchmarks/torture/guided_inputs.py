@@ -18,46 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.recording import write_record
-from benchmarks.torture.broken_inputs import MEMORY, SECONDS
+from benchmarks.torture.readers import READERS
 from benchmarks.turns import environment
-from feddecorr.errors import RunError, UserError
-
-STARTS = frozenset({"os.exec", "os.fork", "os.posix_spawn", "os.spawn", "os.system", "subprocess.Popen"})
-"""What Python tells its auditors before it starts a program."""
-
-
-def refuse_programs(event: str, arguments: Any) -> None:
-    """Be an auditor that lets no program start."""
-    if event in STARTS:
-        raise SystemError(f"an input started a program: {event} {arguments}")
-
-
-def fuzz(name: str, count: int, place: Path) -> None:
-    """Be the process that tortures one reader; the first byte of what the fuzzer gives chooses the kind of input."""
-    import atheris  # noqa: PLC0415 - not on every platform
-
-    with atheris.instrument_imports(include=["feddecorr"]):
-        from benchmarks.torture.readers import READERS  # noqa: PLC0415 - the fuzzer has to see our imports
-    inside, corpus = place / "inside", place / "corpus"
-    inside.mkdir()
-    corpus.mkdir()
-    reader = READERS[name](inside)
-    names = sorted(reader.whole)
-    for number, each in enumerate(names):
-        (corpus / str(number)).write_bytes(bytes([number]) + reader.whole[each])
-    sys.addaudithook(refuse_programs)
-
-    def read(data: bytes) -> None:
-        if not data:
-            return
-        try:
-            reader.read(inside, names[data[0] % len(names)], data[1:])
-        except (UserError, RunError):
-            return
-
-    limits = [f"-timeout={SECONDS:.0f}", f"-rss_limit_mb={MEMORY >> 20}", "-detect_leaks=0"]
-    atheris.Setup([name, f"-runs={count}", "-seed=1", f"-artifact_prefix={place}/", *limits, str(corpus)], read)
-    atheris.Fuzz()
 
 
 def torture(name: str, count: int) -> dict[str, Any]:
@@ -90,8 +52,6 @@ def torture(name: str, count: int) -> dict[str, Any]:
 
 def main() -> None:
     """Torture, print, and record if asked to."""
-    from benchmarks.torture.readers import READERS  # noqa: PLC0415 - in the process of a reader, the fuzzer comes first
-
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=10_000)
     parser.add_argument("--readers", nargs="+", choices=sorted(READERS), default=sorted(READERS))
@@ -107,7 +67,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--one"]:
-        fuzz(sys.argv[2], int(sys.argv[4]), Path(sys.argv[5]))
-    else:
-        main()
+    main()
