@@ -20,6 +20,7 @@ from feddecorr.settings.kinds import Family, Kind
 from feddecorr.settings.training import AUTO, Evaluation, Training
 from feddecorr.settings.trust import Trust
 from feddecorr.settings.words import read_list
+from feddecorr.threads import threads_for
 from feddecorr.trackers import TrackerName
 from feddecorr.transforms import TRANSFORMS, Transform
 
@@ -114,7 +115,7 @@ class Experiment(Kind):
     def _share_out_cores(self) -> Experiment:
         """Pin `training.threads=auto` to what it means here: threads are part of the bits, and a run keeps them."""
         if self.training.threads == AUTO:
-            threads = max(1, (os.cpu_count() or 1) // self.cohort)
+            threads = threads_for(self.cohort, os.cpu_count() or 1)
             self.__dict__["training"] = self.training.model_copy(update={"threads": threads})  # not valid before
         return self
 
