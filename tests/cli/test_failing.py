@@ -143,7 +143,7 @@ def full(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Let the disk be full from the eighth file on: after the first round."""
     calls = iter(range(1000))
 
-    def sync(_: int) -> None:
+    def sync(_: int, __: Path) -> None:
         if next(calls) > 16:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
