@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help install demo test lint types tests test-deployment browser docs quotes format bench clean
+.PHONY: help install demo test lint types tests test-deployment browser docs quotes format bench torture clean
 
 help:  ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -49,6 +49,17 @@ format: install  ## rewrite the sources in the project's style
 
 bench: install  ## speed and memory in one table, beside what is recorded (about ten minutes)
 	$(BIN)/python -m benchmarks.table
+
+torture: install  ## kills, limits, broken input, long lives, bare environments (hours; records into results/)
+	$(BIN)/python -m benchmarks.torture.every_write --record results/torture_every_write.json
+	$(BIN)/python -m benchmarks.torture.random_kills --record results/torture_random_kills.json
+	$(BIN)/python -m benchmarks.torture.limits --record results/torture_limits.json
+	$(BIN)/python -m benchmarks.torture.broken_inputs --record results/torture_broken_inputs.json
+	$(BIN)/pip install --disable-pip-version-check --quiet --constraint constraints.txt atheris
+	$(BIN)/python -m benchmarks.torture.guided_inputs --record results/torture_guided_inputs.json
+	$(BIN)/python -m benchmarks.torture.long_life --record results/torture_long_life.json
+	$(BIN)/python -m benchmarks.torture.bare_environment --record results/torture_bare_environment.json
+	$(BIN)/python -m benchmarks.hostile_clients --record results/hostile_clients.json
 
 clean:  ## remove the environment and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache build dist

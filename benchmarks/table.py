@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from benchmarks import evaluation
+from benchmarks import evaluation, tiny_clients
 from benchmarks.turns import environment
 
 RESULTS = Path(__file__).parent.parent / "results"
@@ -62,6 +62,7 @@ class Row:
 QUICK: dict[str, list[str]] = {
     "speed": ["--turns", "3"],
     "evaluation": ["--turns", "3"],
+    "tiny_clients": ["--turns", "3"],
     "many_clients": ["--turns", "2"],
     "methods_cost": ["fedprox", "scaffold", "moon", "fedntd", "--repeats", "3"],
     "command": ["--turns", "3"],
@@ -77,6 +78,12 @@ ROWS = (
     Row("speed", (THOUSAND, "pool's peak memory in MB", "pss"), "less"),
     *(Row("evaluation", (title, "ratio", "floor"), "less") for title in evaluation.SETTINGS),
     *(Row("evaluation", (title, "ratio", "auto"), "less") for title in evaluation.SETTINGS),
+    *(
+        Row("tiny_clients", (network, "ratio to a bare loop per core", name), "more")
+        for network in tiny_clients.NETWORKS
+        for name in tiny_clients.CONTESTANTS
+        if name not in ("bare loop", tiny_clients.YARDSTICK)
+    ),
     *(
         Row("many_clients", (engine, "1000000", f"ratio of {what}"), "less")
         for engine in ("serial", "pool")

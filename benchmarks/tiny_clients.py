@@ -2,19 +2,16 @@
 
     python -m benchmarks.tiny_clients [--turns 10] [--record results/tiny_clients.json]
 
-1000 clients hold 50 images of 28×28 each; 50 take part in a round, in batches of 10. The contestants are processes
-that live side by side and take turns of a few rounds while the others sleep; the best turn of each counts, after one
-to warm up. The bare loop is that of `benchmarks.speed`, which averages nothing; one for each core run at the same
-time.
+1000 clients hold 50 images of 28×28 each; 50 take part in a round, in batches of 10. The contestants take turns of a
+few rounds; the best turn of each counts. The bare loop is that of `benchmarks.speed`, which averages nothing; one for
+each core run at the same time.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import subprocess
-import sys
-import time
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from statistics import median
@@ -22,6 +19,7 @@ from typing import Any
 
 from benchmarks.recording import write_record
 from benchmarks.speed import bare, ours
+from benchmarks.turns import Contestant, contest, take_part
 
 SETTING = [
     "data=synthetic", "data.train=50000", "data.test=500", "data.channels=1", "data.size=28", "clients=1000",
@@ -47,55 +45,28 @@ ROUNDS = 10
 """In a turn."""
 
 
-def take_part(loop: str, words: list[str]) -> None:
-    """Do a turn for every line on standard input, and print the number of its images."""
+def turns_of(loop: str, words: list[str]) -> Iterator[int]:
+    """Yield the number of images after each turn."""
     rounds = {"bare": bare, "ours": ours}[loop](words)
-    for _ in sys.stdin:
-        print(sum(islice(rounds, ROUNDS)), flush=True)
+    while done := sum(islice(rounds, ROUNDS)):
+        yield done
 
 
-class Contestant:
-    """Processes that do a turn at the same time when they are asked to."""
-
-    def __init__(self, name: str, words: list[str]) -> None:
-        command = [sys.executable, "-m", "benchmarks.tiny_clients", "--one"]
-        self._processes = [
-            subprocess.Popen([*command, loop, *words, *more], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-            for loop, *more in CONTESTANTS[name]
-        ]
-
-    def turn(self) -> float:
-        """Return the images per second of one more turn."""
-        started = time.perf_counter()
-        for process in self._processes:
-            assert process.stdin is not None
-            print(file=process.stdin, flush=True)
-        images = 0
-        for process in self._processes:
-            assert process.stdout is not None
-            images += int(process.stdout.readline())
-        return images / (time.perf_counter() - started)
-
-    def end(self) -> None:
-        """Let it go."""
-        for process in self._processes:
-            process.communicate()
-
-
-def contest(words: list[str], turns: int) -> dict[str, list[float]]:
-    """Return the images per second of every turn of all contestants."""
-    rounds = ROUNDS * (turns + 1) + 1  # the last one, which is evaluated, is never done
-    contestants = {name: Contestant(name, [*SETTING, *words, f"rounds={rounds}"]) for name in CONTESTANTS}
-    speeds: dict[str, list[float]] = {name: [] for name in CONTESTANTS}
-    for turn in range(turns + 1):
-        now = {name: contestant.turn() for name, contestant in contestants.items()}
-        print(f"turn {turn} of {turns}:", *(f"{name} {speed:.0f}" for name, speed in now.items()), file=sys.stderr)
-        if turn:  # the one before is to warm up
-            for name, speed in now.items():
-                speeds[name].append(speed)
-    for contestant in contestants.values():
-        contestant.end()
-    return speeds
+def measure(words: list[str], turns: int) -> dict[str, Any]:
+    """Return the images per second of every turn of all contestants, and their ratios to the bare loops."""
+    settings = [*SETTING, *words, f"rounds={ROUNDS * (turns + 1) + 1}"]  # the last, which is evaluated, is never done
+    contestants = {
+        name: Contestant("benchmarks.tiny_clients", *([loop, *settings, *more] for loop, *more in processes))
+        for name, processes in CONTESTANTS.items()
+    }
+    speeds = {name: [turn.speed for turn in done] for name, done in contest(contestants, turns).items()}
+    best = {name: max(each) for name, each in speeds.items()}
+    typical = {name: median(each) for name, each in speeds.items()}
+    return {
+        "images per second": speeds,
+        "ratio to a bare loop per core": {name: round(speed / best[YARDSTICK], 4) for name, speed in best.items()},
+        "ratio of medians": {name: round(speed / typical[YARDSTICK], 4) for name, speed in typical.items()},
+    }
 
 
 def main() -> None:
@@ -107,21 +78,15 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.one:
         loop, *words = arguments.one
-        take_part(loop, words)
+        take_part(turns_of(loop, words))
         return
     found: dict[str, Any] = {"turns": arguments.turns, "cores": CORES}
     for title, words in NETWORKS.items():
-        speeds = contest(words, arguments.turns)
-        best = {name: max(values) for name, values in speeds.items()}
-        typical = {name: median(values) for name, values in speeds.items()}
-        found[title] = {
-            "images per second": speeds,
-            "ratio to a bare loop per core": {name: speed / best[YARDSTICK] for name, speed in best.items()},
-            "ratio of medians": {name: speed / typical[YARDSTICK] for name, speed in typical.items()},
-        }
+        found[title] = measure(words, arguments.turns)
         print(title)
-        for name, speed in best.items():
-            print(f"  {name:20} {speed:9.0f} images per second, {speed / best[YARDSTICK]:.2f} of {YARDSTICK}")
+        for name, ratio in found[title]["ratio to a bare loop per core"].items():
+            speed = max(found[title]["images per second"][name])
+            print(f"  {name:20} {speed:9.0f} images per second, {ratio:.2f} of {YARDSTICK}")
     if arguments.record:
         write_record(arguments.record, found)
 

@@ -1,6 +1,10 @@
+from pathlib import Path
+
 import pytest
 import torch
+from command_line import CommandLine
 from outside import Tied
+from safetensors.torch import save_file
 from small import result, small
 from torch import nn
 
@@ -66,3 +70,32 @@ def test_every_method_takes_networks_with_frozen_layers_and_tied_weights(
         first, *_, last = run(experiment)
         assert torch.equal(first.state["0.weight"], last.state["0.weight"])
         assert not torch.equal(first.state["5.weight"], last.state["5.weight"])
+
+
+def test_the_state_of_a_record_is_what_load_state_dict_takes(tmp_path: Path, feddecorr: CommandLine) -> None:
+    """Also with a weight under two names and a buffer that no state_dict holds; so does the file of weights."""
+    record = next(run(small("model=outside:Tied", "rounds=1"), tmp_path / "run"))
+    model = Tied(4, 1)
+    model.load_state_dict(record.state)
+    assert torch.equal(model.once.weight, model.twice.weight)
+    assert torch.equal(model.once.weight, record.state["once.weight"])
+    save_file({name: tensor.clone() for name, tensor in model.state_dict().items()}, tmp_path / "own.safetensors")
+    files = [tmp_path / "run" / "weights.safetensors", tmp_path / "own.safetensors"]
+    words = [
+        "--data",
+        "synthetic",
+        "data.train=120",
+        "data.test=40",
+        "data.classes=4",
+        "data.channels=1",
+        "data.size=8",
+    ]
+    told = [
+        feddecorr(
+            "diagnose", "--model", "outside:Tied", "--weights", file, *words, "--picture", tmp_path / "p", "--json"
+        )
+        for file in files
+    ]
+    found = [{**each.document, "name": "", "picture": "", "answer": ""} for each in told]
+    assert found[0] == found[1]
+    assert found[0]["accuracy"] == record.accuracy

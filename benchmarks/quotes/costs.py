@@ -5,17 +5,21 @@ from __future__ import annotations
 from statistics import mean
 from typing import Any
 
+from benchmarks.methods_cost import AUGMENTED
 from benchmarks.precision import rows as precision_rows
 from benchmarks.quotes.records import record, table
 
 PEAK = "pool's peak memory in MB"
 WHY = {
     "fedsam": "two passes a step",
+    "fedsol": "two passes a step, and a reference network",
     "moon": "two reference networks, without gradients",
     "fedntd": "one reference network",
+    "feddr": "one reference network",
+    "fedrcl": "contrasts of what several levels make",
     "scaffold": "a term of the weights",
-    "feddyn": "the same",
-    "fedprox": "the same",
+    "feddyn": "a term of the weights",
+    "fedprox": "a term of the weights",
 }
 """Why a method costs more than FedAvg."""
 
@@ -52,13 +56,15 @@ def other_losses() -> str:
 
 def methods_cost() -> str:
     """Return what methods cost a client; those that cost nothing have one row."""
-    ratios: dict[str, float] = record("results/methods_cost.json")["ratio to FedAvg"]
+    measured: dict[str, float] = record("results/methods_cost.json")["ratio to FedAvg"]
+    ratios = {name: ratio for name, ratio in measured.items() if not name.endswith(AUGMENTED)}
     own = sorted((name for name in ratios if name in WHY or ratios[name] > 1.02), key=lambda name: -ratios[name])
-    rows = [[name, WHY.get(name, ""), f"{ratios[name]:.2f}"] for name in own]
+    augmented = {name: f"{measured[name + AUGMENTED]:.2f}" for name in own if name + AUGMENTED in measured}
+    rows = [[name, WHY.get(name, ""), f"{ratios[name]:.2f}", augmented.get(name, "")] for name in own]
     others = [ratio for name, ratio in ratios.items() if name not in own]
     reason = "nothing in the local steps, or only in the last layer"
-    rows.append(["all others", reason, f"{min(others):.2f} to {max(others):.2f}"])
-    return table(("method", "why", "ratio"), rows, words=2)
+    rows.append(["all others", reason, f"{min(others):.2f} to {max(others):.2f}", ""])
+    return table(("method", "why", "ratio", "on augmented images"), rows, words=2)
 
 
 def precision() -> str:

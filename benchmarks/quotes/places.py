@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from benchmarks.quotes import costs, reached, theory
+from benchmarks.quotes import costs, reached, speeds, theory
 
 PLACE = re.compile(r"(<!-- quote ([a-z-]+) -->)(\s*).*?(\s*)(<!-- end -->)", re.DOTALL)
 QUOTES: dict[str, Callable[[], str]] = {
@@ -26,6 +26,10 @@ QUOTES: dict[str, Callable[[], str]] = {
     "time-left": costs.time_left,
     "speed": costs.speed,
     "memory": costs.memory,
+    "evaluation": speeds.evaluation,
+    "threads": speeds.threads,
+    "tiny-clients": speeds.tiny_clients,
+    "million-clients": speeds.million_clients,
     "theory-layers": theory.by_layers,
     "theory-printed": lambda: theory.as_printed("flow"),
     "theory-ranks": lambda: theory.ranks("sweep"),

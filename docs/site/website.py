@@ -22,7 +22,7 @@ sys.path.insert(0, str(ROOT))
 from benchmarks.quotes.places import fill  # noqa: E402 - what pages quote of the benchmarks' records
 
 HERE = Path(__file__).parent
-FILES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "CITATION.cff", "LICENSE")
+FILES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "CITATION.cff", "LICENSE")
 FOLDERS = ("docs", "examples", "results")
 
 

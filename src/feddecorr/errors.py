@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import errno
 from collections.abc import Iterable
 
 
@@ -19,3 +20,23 @@ def nearest(wrong: str, right: Iterable[str]) -> str:
     names = sorted(right)
     close = difflib.get_close_matches(wrong, names, n=1, cutoff=0.5)
     return f"did you mean '{close[0]}'?" if close else f"there are: {', '.join(names) or 'none'}"
+
+
+SHORT_OF: dict[int, str] = {
+    errno.ENOSPC: "make room on that disk",
+    errno.EDQUOT: "make room within your quota",
+    errno.EFBIG: "raise the limit of file sizes (ulimit -f)",
+    errno.EMFILE: "raise the limit of open files (ulimit -n), or use fewer engine.workers",
+    errno.ENFILE: "close other programs, or raise the system's limit of open files",
+    errno.ENOMEM: "free memory, or use fewer engine.workers",
+    errno.EAGAIN: "raise the limit of processes (ulimit -u), or use fewer engine.workers",
+    errno.EIO: "see to that disk: it does not read or write",
+}
+"""What a machine can run out of, and what helps: none of it is the user's mistake."""
+
+
+def explain_refusal(error: OSError) -> str:
+    """Say what the system refused, of which file, and what helps."""
+    said = error.strerror or str(error)
+    hint = SHORT_OF.get(error.errno or 0)
+    return (f"{error.filename}: {said}" if error.filename else said) + (f" ({hint})" if hint else "")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pydantic import PositiveFloat, PositiveInt
 from torch import Tensor, nn
 
 from feddecorr.data.dataset import Images, Standardize
@@ -22,6 +23,9 @@ from feddecorr.models.placement import prepare
 from feddecorr.partition import Parts
 from feddecorr.partition.label_counts import LabelCounts
 from feddecorr.randomness import seeded
+from feddecorr.settings.kinds import Kind
+from feddecorr.settings.trust import Trust
+from feddecorr.states import state_dict_names
 
 if TYPE_CHECKING:
     from feddecorr.collapse.diagnosis import Diagnosis
@@ -77,18 +81,28 @@ class Task:
         }
 
     @classmethod
-    def from_dict(cls, document: dict[str, Any]) -> Task:
-        """Return the task that `to_dict` wrote down."""
+    def from_dict(cls, document: dict[str, Any], *, trust: bool = False) -> Task:
+        """Return the task that `to_dict` wrote down; who trusts its sender lets it name code that is not ours."""
         from feddecorr.settings.experiment import Experiment  # noqa: PLC0415 - experiments hold engines, which hold tasks
 
-        channels, height, width = document["shape"]
+        stated = _Stated.parse(document)
         return cls(
-            Experiment.parse(document["experiment"]),
-            (channels, height, width),
-            tuple(document["classes"]),
-            tuple(document["mean"]),
-            tuple(document["std"]),
+            Experiment.parse(stated.experiment, Trust(files=trust)),
+            stated.shape,
+            stated.classes,
+            stated.mean,
+            stated.std,
         )
+
+
+class _Stated(Kind):
+    """A task as JSON says it."""
+
+    experiment: dict[str, Any]
+    shape: tuple[PositiveInt, PositiveInt, PositiveInt]
+    classes: tuple[str, ...]
+    mean: tuple[float, ...]
+    std: tuple[PositiveFloat, ...]
 
 
 @dataclass(frozen=True)
@@ -186,11 +200,15 @@ class Federation:
 
     def start(self) -> Server:
         """Return the server before the first round."""
+        return self.begin()[0]
+
+    def begin(self) -> tuple[Server, dict[str, str]]:
+        """Return the server before the first round, and the names of its tensors in the network's `state_dict`."""
         model = self.task.build_model()
         self.experiment.model.begin(model)
         weights = {name: parameter.detach().cpu() for name, parameter in model.named_parameters()}
         buffers = {name: buffer.cpu() for name, buffer in model.named_buffers()}
-        return self.experiment.method.start(Server(weights, buffers), self.info(0))
+        return self.experiment.method.start(Server(weights, buffers), self.info(0)), state_dict_names(model)
 
 
 class Connection(Protocol):

@@ -39,8 +39,8 @@ class Seen:
         if not self.parts:
             raise NothingSeenError(
                 f"no forward pass has gone through the layer '{self.layer}' yet: call the model inside of the block; "
-                "if the model does not call this layer, name another by layer=…; if it is compiled, open the block "
-                "before its first call, because code compiled without the hook ignores it"
+                "if the model does not call this layer, name another by layer=… (in an experiment, model.layer=…); "
+                "if it is compiled, open the block before its first call: code compiled without the hook ignores it"
             )
         if len(self.parts) == 1:
             return self.parts[0]
@@ -124,7 +124,7 @@ def _find_last(modules: dict[str, nn.Module]) -> tuple[str, nn.Module]:
     if not candidates:
         raise UserError(
             "the model has no linear layer and no convolution: name the layer whose input is the representation, "
-            "by layer=…"
+            "by layer=… (in an experiment, model.layer=…)"
         )
     last = next(reversed(candidates))
     rivals = [
@@ -136,7 +136,7 @@ def _find_last(modules: dict[str, nn.Module]) -> tuple[str, nn.Module]:
         names = ", ".join(f"'{_plain(name)}'" for name in [*rivals[-7:], last])
         raise UserError(
             f"several layers could be the classifier, each with {_outputs(candidates[last])} outputs: name one by "
-            f"layer=…, for example {names}"
+            f"layer=…, for example {names} (in an experiment, by model.layer=…)"
         )
     return last, candidates[last]
 

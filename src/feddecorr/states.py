@@ -97,6 +97,16 @@ def lay_out(state: State, like: Mapping[str, Tensor]) -> State:
     }
 
 
+def state_dict_names(model: nn.Module) -> dict[str, str]:
+    """Return, for each name in the module's `state_dict`, that of `named_parameters` or `named_buffers` for it.
+
+    There, tied weights come once; a `state_dict` has them under each of their names, and leaves some buffers out.
+    """
+    known = {id(tensor): name for name, tensor in (*model.named_parameters(), *model.named_buffers())}
+    held = model.state_dict(keep_vars=True)
+    return {name: known[id(tensor)] for name, tensor in held.items() if id(tensor) in known}
+
+
 def load_into(model: nn.Module, state: Mapping[str, Tensor]) -> None:
     """Give the module's parameters and buffers these values, every one of them; refuse a misfit by name.
 

@@ -20,7 +20,7 @@ ALLOWED = {
     "feddecorr.spectrum",
 }
 ONLY_IN = {
-    "feature_files.py": {"feddecorr.files"},
+    "feature_files.py": {"feddecorr.arrays", "feddecorr.files"},
     "diagnosis.py": {"rich", "plotly", "feddecorr.report.figures"},
 }
 """What shows a diagnosis is imported by the methods that show it, and its types for the type checker."""

@@ -60,6 +60,7 @@ WRONG = {
     "no samples": lambda state: state["counts"].fill_(0),
     "more right decisions than samples": lambda state: state["counts"][1].fill_(51),
     "NaN": lambda state: state["scatter"].fill_(torch.nan),
+    "a mean that cannot be squared": lambda state: state["mean"].fill_(1e200),
     "a negative variance": lambda state: state["scatter"].fill_diagonal_(-1),
     "no symmetry": lambda state: state["scatter"][0, 1].add_(1),
 }

@@ -1,9 +1,11 @@
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from copies import picture, write_folder
+from PIL import Image
 
 from feddecorr.data import Folder
 from feddecorr.errors import UserError
@@ -94,3 +96,21 @@ def test_a_wrong_folder_is_named_with_what_was_expected(files: dict[str, bytes],
 def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"data\.path: there is no folder"):
         Folder(path=tmp_path / "none").load()
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_photographs_are_turned_as_the_camera_was_held(orientation: int, tmp_path: Path) -> None:
+    """EXIF says how the stored pixels lie; whoever shows the picture turns it, and so do we."""
+    upright = np.zeros((8, 8), np.uint8)
+    upright[:4, :2] = 255
+    stored = {1: None, 2: 0, 3: 3, 4: 1, 5: 5, 6: 2, 7: 6, 8: 4}[orientation]
+    photograph = Image.fromarray(upright)
+    if stored is not None:
+        photograph = photograph.transpose(Image.Transpose(stored))
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    content = BytesIO()
+    photograph.save(content, "PNG", exif=exif)
+    files = {f"{name}/{number}.png": content.getvalue() for name in ("a", "b") for number in range(5)}
+    dataset = Folder(path=write_folder(tmp_path / "photographs", files)).read()
+    assert np.array_equal(dataset.train.pixels[0, :, :, 0].numpy(), upright)

@@ -86,6 +86,9 @@ def test_what_cannot_be_read_is_told(path: Path, tmp_path: Path) -> None:
         rows.to_csv(tmp_path / "wrong.csv", index=False)
         with pytest.raises(UserError, match=reasons[name]):
             TableFile(path=tmp_path / "wrong.csv").load()
+    table().to_csv(tmp_path / "indexed.csv")
+    with pytest.raises(UserError, match="a column has no heading"):
+        TableFile(path=tmp_path / "indexed.csv").load()
     with pytest.raises(UserError, match=r"a table is a \.csv or \.parquet file"):
         TableFile(path=tmp_path / "a.xlsx").load()
     with pytest.raises(UserError, match="there is no file"):

@@ -33,6 +33,7 @@ NOT_RUN = {
 """Commands of blocks that are not run."""
 
 ONLY_PARSED = {
+    "python -m benchmarks.hostile_clients": "takes at least 28 runs",
     "python -m benchmarks.loss_cost": "takes at least 24 steps of MobileNetV2 with 64 images",
     "python -m benchmarks.methods_accuracy": "takes at least a full round of each of its 19 contestants",
     "python -m benchmarks.methods_cost": "takes at least 200 steps of MobileNetV2 with 64 images",

@@ -77,7 +77,7 @@ def test_files_are_saved_under_the_names_that_the_page_gives(reader: Reader) -> 
     page = [
         "Save it as `own_network.py`:\n\n" + fenced("python", NETWORK),
         "And the settings:\n\n" + fenced("toml", '# own.toml\nmodel = "own_network:build"'),
-        fenced("sh", f"feddecorr run {SMALL} own.toml --out runs/own"),
+        fenced("sh", f"feddecorr run {SMALL} own.toml --trust --out runs/own"),
     ]
     reader.follow(Page("page.md", "\n".join(page)))
     assert json.loads(Path("runs/own/experiment.json").read_text())["model"]["source"] == "own_network:build"

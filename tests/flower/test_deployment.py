@@ -26,6 +26,7 @@ from feddecorr.methods import METHODS
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import ensure, resume, run
 from feddecorr.settings.experiment import Experiment
+from feddecorr.settings.trust import VARIABLE
 from feddecorr.states import load_into
 from feddecorr.wire import from_bytes, to_bytes
 
@@ -36,6 +37,7 @@ WORDS = [f"clients={CLIENTS}", "engine=flower", "engine.wait=0.01"]
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nodes, "PAUSE", 0.001)
+    monkeypatch.setenv(VARIABLE, "outside")  # nodes run what their owners allow
 
 
 @pytest.fixture(scope="session")
@@ -102,7 +104,7 @@ def test_a_server_that_was_killed_goes_on_from_the_last_finished_round(
     records.close()
     lost = connect(LocalGrid(configs), experiment, tmp_path / "run")
     with lost.open(RunDirectory(tmp_path / "run").memories) as run_clients:
-        server = RunDirectory(tmp_path / "run").take_up(lost.federation.start())[1]
+        server = RunDirectory(tmp_path / "run").take_up(lost.federation, lost.federation.start())[1]
         assert len(list(run_clients(experiment.method.broadcast(3, server), [0, 1, 2]))) == CLIENTS
     again = connect(LocalGrid(configs), experiment, tmp_path / "run")
     found += ensure(experiment, tmp_path / "run", through=again)

@@ -52,8 +52,8 @@ def test_the_app_trains_and_with_the_lines_knows_its_spectrum(
     grid = LocalGrid(nodes, app=client.app, run_config=RUN)
     with threads(1):  # which tests share with others
         server.app(grid, Context(1, 1, {}, RecordDict(), dict(RUN)))
-    printed = re.findall(r"^10 \{'accuracy': ([\d.]+)(?:, 'effective-rank': ([\d.]+))?\}", capsys.readouterr().out, re.M)
-    ((accuracy, rank),) = printed
+    printed = capsys.readouterr().out
+    ((accuracy, rank),) = re.findall(r"^10 \{'accuracy': ([\d.]+)(?:, 'effective-rank': ([\d.]+))?\}", printed, re.M)
     assert float(accuracy) > 0.7
     assert bool(rank) == ("[with]" in request.node.name)
     assert not rank or 1 < float(rank) < 128

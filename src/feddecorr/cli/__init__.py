@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
+from importlib.metadata import version
+from typing import Annotated
 
 import typer
 import typer.core
 
 from feddecorr.cli.claims import claims
 from feddecorr.cli.compare import compare
-from feddecorr.cli.console import say
+from feddecorr.cli.console import print_text, say
 from feddecorr.cli.convert_beta import convert_beta
 from feddecorr.cli.data import data_app
 from feddecorr.cli.demo import demo
 from feddecorr.cli.diagnose import diagnose
 from feddecorr.cli.export import export
+from feddecorr.cli.failing import told_failures
 from feddecorr.cli.figure import figure
 from feddecorr.cli.flower import flower_app
 from feddecorr.cli.list import list_kinds
 from feddecorr.cli.partition import partition
+from feddecorr.cli.privacy import privacy
 from feddecorr.cli.records import records
 from feddecorr.cli.report import report
 from feddecorr.cli.reproduce import reproduce
@@ -29,7 +32,6 @@ from feddecorr.cli.show import show
 from feddecorr.cli.sweep import sweep
 from feddecorr.cli.table import table
 from feddecorr.cli.theory import theory_app
-from feddecorr.errors import RunError, UserError
 
 typer.core.HAS_RICH = False  # help is plain text; otherwise it has backslashes before its brackets
 
@@ -40,7 +42,27 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    suggest_commands=False,  # the library below it does so already
 )
+
+
+def tell_version(wanted: bool) -> None:
+    """Print the version and end."""
+    if wanted:
+        print_text(f"feddecorr {version('feddecorr')}")
+        raise typer.Exit
+
+
+@app.callback()
+def every_command(
+    _: Annotated[
+        bool, typer.Option("--version", callback=tell_version, is_eager=True, help="Print the version and end.")
+    ] = False,
+) -> None:
+    """See and cure dimensional collapse in heterogeneous federated learning."""
+
+
 app.command()(demo)
 app.command()(run)
 app.command()(resume)
@@ -56,6 +78,7 @@ app.command()(table)
 app.command()(figure)
 app.command()(export)
 app.command()(records)
+app.command()(privacy)
 app.command()(convert_beta)
 app.command("list")(list_kinds)
 app.add_typer(data_app, name="data")
@@ -71,16 +94,5 @@ def _say_warning(message: Warning | str, *_: object) -> None:
 def main() -> None:
     """Run the command line; exit with 2 for what the user must change and with 1 for a failure."""
     warnings.showwarning = _say_warning  # type: ignore[assignment]  # where and of which kind does not matter
-    try:
+    with told_failures():
         app()
-    except UserError as error:
-        say(f"error: {error}")
-        sys.exit(2)
-    except RunError as error:
-        if error.__cause__ is not None:
-            say(str(error.__cause__))
-        say(f"error: {error}")
-        sys.exit(1)
-    except KeyboardInterrupt:
-        say("interrupted")
-        sys.exit(130)

@@ -12,9 +12,10 @@ from feddecorr.errors import RunError
 if TYPE_CHECKING:
     from feddecorr.runs.record import Record
     from feddecorr.settings.experiment import Experiment
+    from feddecorr.settings.trust import Trust
 
 
-def prepare(settings: dict[str, Any]) -> Experiment:
+def prepare(settings: dict[str, Any], trust: Trust | None = None) -> Experiment:
     """Return the experiment; workers begin their imports while this process does its own."""
     engine = settings.get("engine")
     if engine == "pool" or (isinstance(engine, dict) and engine.get("name") == "pool"):
@@ -23,7 +24,7 @@ def prepare(settings: dict[str, Any]) -> Experiment:
         warm_up()
     from feddecorr.settings.experiment import Experiment  # noqa: PLC0415 - PyTorch is loaded when it is needed
 
-    return Experiment.parse(settings)
+    return Experiment.parse(settings, trust)
 
 
 def complete(records: Iterator[Record], directory: Path, *, title: str, done: int, rounds: int) -> None:
@@ -33,9 +34,10 @@ def complete(records: Iterator[Record], directory: Path, *, title: str, done: in
 
     try:
         follow(records, title=title, done=done, rounds=rounds)
-    except (RunError, KeyboardInterrupt):
+    except (RunError, OSError, MemoryError, KeyboardInterrupt) as error:
         if kept := RunDirectory(directory).finished_rounds():
-            say(f"The finished rounds, {kept}, are kept: 'feddecorr resume {directory}' goes on.")
+            when = "" if isinstance(error, KeyboardInterrupt) else "once the cause is mended, "
+            say(f"The finished rounds, {kept}, are kept: {when}'feddecorr resume {directory}' goes on.")
         raise
 
 
@@ -44,7 +46,7 @@ def tell(directory: Path, *, json: bool) -> None:
     from feddecorr.runs.directory import RunDirectory  # noqa: PLC0415 - PyTorch is loaded when it is needed
 
     run = RunDirectory.open(directory)
-    if note := run.federation()["note"]:
+    if note := run.federation().note:
         say(f"mind the data: {note}")
     if because := (run.environment() or {}).get("together", {}).get("because"):
         say(f"clients trained one by one: {because}")

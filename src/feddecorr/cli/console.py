@@ -10,10 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from feddecorr.errors import RunError
+
 if TYPE_CHECKING:
     from rich.console import Console
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
+
+TrustOption = Annotated[
+    bool, typer.Option("--trust", help="Import the code that files name: only for files of people you trust.")
+]
 
 
 @cache
@@ -31,17 +37,19 @@ def say(text: str) -> None:
 
 def print_json(document: Any) -> None:
     """Print the one JSON document of a command."""
-    sys.stdout.write(json.dumps(document, indent=2, allow_nan=False) + "\n")
+    print_text(json.dumps(document, indent=2, allow_nan=False))
 
 
 def print_text(text: str) -> None:
     """Print a result as a line of text."""
+    if sys.stdout is None:
+        raise RunError("standard output is closed: there is nowhere to print the result")
     sys.stdout.write(text + "\n")
 
 
 def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], title: str | None = None) -> None:
     """Print a result as a table: drawn in a terminal, plain aligned columns elsewhere."""
-    if sys.stdout.isatty():
+    if sys.stdout is not None and sys.stdout.isatty():
         from rich.console import Console  # noqa: PLC0415 - plain output needs none
         from rich.table import Table  # noqa: PLC0415
         from rich.text import Text  # noqa: PLC0415

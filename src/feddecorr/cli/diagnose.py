@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from feddecorr.cli.console import JsonOption, say
+from feddecorr.cli.console import JsonOption, TrustOption, say
 from feddecorr.cli.diagnosis_output import tell
 from feddecorr.errors import UserError
-from feddecorr.settings.words import read_list, read_words
+from feddecorr.settings.trust import Trust
+from feddecorr.settings.words import read_list, read_words, said
 
 if TYPE_CHECKING:
     from feddecorr.collapse.diagnosis import Diagnosis
     from feddecorr.runs.examining import Examination
     from feddecorr.runs.looking import Wanted
+    from feddecorr.settings.experiment import Experiment
 
 
 def diagnose(  # noqa: PLR0913, PLR0917 - one parameter for each option of the command
@@ -50,6 +52,7 @@ def diagnose(  # noqa: PLR0913, PLR0917 - one parameter for each option of the c
         str, typer.Option(help="BatchNorm's: the 'model's, or those of each 'batch' of the images.")
     ] = "model",
     picture: Annotated[Path, typer.Option(help="HTML file to draw the spectra in.")] = Path("diagnosis.html"),
+    trust: TrustOption = False,
     json: JsonOption = False,
 ) -> None:
     """Has my model collapsed? In numbers, in words and in a picture; any number of models side by side.
@@ -94,13 +97,15 @@ def diagnose(  # noqa: PLR0913, PLR0917 - one parameter for each option of the c
     if directories:
         wanted = _wanted(round, clients)
         wanted = replace(wanted, on=on, statistics=statistics, averaging=averaging, layers=layers)
-        rounds += _runs(directories, wanted)
+        rounds += _runs(directories, wanted, Trust(files=trust))
     found: list[Diagnosis] = [diagnosis for each in rounds for diagnosis in each.diagnoses]
     if features:
         found += _features(features, labels or [])
     if model is not None:
         settings |= {"model": _named(settings, "model", model), **_data(settings, data)}
-        found += _models(settings, weights, layer=layer, on=on, statistics=statistics)
+        spoken = said(words or []) | {model, str(data)}
+        experiment = _experiment(settings, Trust(spoken, files=trust))
+        found += _models(experiment, weights, layer=layer, on=on, statistics=statistics)
     tell(found, rounds, picture, json=json)
 
 
@@ -136,7 +141,7 @@ def _wanted(round: str, clients: str | None) -> Wanted:  # noqa: A002 - the opti
     return Wanted(None if round == "last" else int(round), clients is not None, chosen)
 
 
-def _runs(directories: Sequence[Path], wanted: Wanted) -> Iterator[Examination]:
+def _runs(directories: Sequence[Path], wanted: Wanted, trust: Trust) -> Iterator[Examination]:
     from feddecorr.report.runs_page import name_directories  # noqa: PLC0415
     from feddecorr.runs.directory import RunDirectory  # noqa: PLC0415
     from feddecorr.runs.examining import examine  # noqa: PLC0415 - PyTorch is loaded when it is needed
@@ -144,7 +149,8 @@ def _runs(directories: Sequence[Path], wanted: Wanted) -> Iterator[Examination]:
 
     runs = [RunDirectory.open(directory) for directory in directories]
     for name, run in zip(name_directories(directories), runs, strict=True):
-        yield examine(run, wanted, name if len(runs) == 1 else f"{name} ({describe(run)})", say)
+        title = name if len(runs) == 1 else f"{name} ({describe(run)})"
+        yield examine(run, wanted, title, say, trust=trust)
 
 
 def _features(files: Sequence[Path], labels: Sequence[Path]) -> Iterator[Diagnosis]:
@@ -160,9 +166,15 @@ def _features(files: Sequence[Path], labels: Sequence[Path]) -> Iterator[Diagnos
     yield from diagnose_features(list(zip(files, paired, strict=True)))
 
 
-def _models(settings: dict[str, Any], weights: Sequence[Path] | None, **look: Any) -> Iterator[Diagnosis]:
+def _experiment(settings: dict[str, Any], trust: Trust) -> Experiment:
+    from feddecorr.settings.experiment import Experiment  # noqa: PLC0415 - PyTorch is loaded when it is needed
+
+    return Experiment.parse(settings, trust)
+
+
+def _models(experiment: Experiment, weights: Sequence[Path] | None, **look: Any) -> Iterator[Diagnosis]:
     from feddecorr.runs.model_files import diagnose_stored  # noqa: PLC0415 - PyTorch is loaded when it is needed
 
     files: list[Path | None] = [*weights] if weights else [None]
     for file in files:
-        yield diagnose_stored(settings, file, **look)
+        yield diagnose_stored(experiment, file, **look)

@@ -7,10 +7,11 @@ from typing import Annotated
 
 import typer
 
-from feddecorr.cli.console import JsonOption, print_json, print_text, say
+from feddecorr.cli.console import JsonOption, TrustOption, print_json, print_text, say
 from feddecorr.cli.run import Words
 from feddecorr.errors import RunError, UserError
-from feddecorr.settings.words import read_words
+from feddecorr.settings.trust import Trust
+from feddecorr.settings.words import read_words, said
 
 flower_app = typer.Typer(
     help="Deploy a federation on Flower.",
@@ -33,6 +34,7 @@ def app(
     test: Annotated[
         str, typer.Option(metavar="DATA", help="Data set on whose test images the server evaluates, if it has one.")
     ] = "",
+    trust: TrustOption = False,
     json: JsonOption = False,
 ) -> None:
     """Write a Flower app of an experiment: a pyproject.toml with our components, and nothing to install.
@@ -47,7 +49,9 @@ def app(
     from feddecorr.flower.app_folder import write_experiment  # noqa: PLC0415
     from feddecorr.settings.experiment import Experiment  # noqa: PLC0415
 
-    experiment = Experiment.parse(read_words(words or [], onto={"engine": {"name": "flower"}}))
+    experiment = Experiment.parse(
+        read_words(words or [], onto={"engine": {"name": "flower"}}), Trust(said(words or []), files=trust)
+    )
     if not isinstance(experiment.engine, Flower):
         raise UserError(f"engine={ENGINES.name(experiment.engine)}: an app runs on Flower; leave the engine out")
     out = (out or Path("runs") / f"{experiment.label()}-{experiment.digest()[:16]}").absolute()

@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
-from feddecorr.cli.console import JsonOption, print_json, print_table, print_text, say
+from feddecorr.cli.console import JsonOption, TrustOption, print_json, print_table, print_text, say
 from feddecorr.cli.run import Words
-from feddecorr.settings.words import read_words
+from feddecorr.settings.trust import Trust
+from feddecorr.settings.words import read_words, said
 
 SHADES = " ░▒▓█"
 MOST_SHADED = 100
@@ -19,6 +20,7 @@ def partition(
     words: Words = None,
     out: Annotated[Path | None, typer.Option(help="JSON file to write the split to, for partition=file.")] = None,
     picture: Annotated[Path, typer.Option(help="HTML file to draw the split in.")] = Path("partition.html"),
+    trust: TrustOption = False,
     json: JsonOption = False,
 ) -> None:
     """Split the data as 'run' would, draw who holds which labels, and print how much clients differ.
@@ -37,7 +39,7 @@ def partition(
     from feddecorr.report import split_page  # noqa: PLC0415
     from feddecorr.settings.experiment import Experiment  # noqa: PLC0415 - PyTorch is loaded when it is needed
 
-    simulation = Simulation(Experiment.parse(read_words(words or [])))
+    simulation = Simulation(Experiment.parse(read_words(words or []), Trust(said(words or []), files=trust)))
     classes, counts = simulation.task.classes, simulation.labels
     found = Heterogeneity.of(counts.table())
     if out is not None:

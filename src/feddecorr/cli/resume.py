@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 
 from feddecorr.cli.completing import complete, tell
-from feddecorr.cli.console import JsonOption, say
-from feddecorr.settings.words import read_words
+from feddecorr.cli.console import JsonOption, TrustOption, say
+from feddecorr.settings.trust import Trust
+from feddecorr.settings.words import read_words, said
 
 
 def resume(
@@ -18,18 +19,22 @@ def resume(
         list[str] | None,
         typer.Argument(metavar="[rounds=N] [engine=NAME]", help="Go further, or with another engine."),
     ] = None,
+    trust: TrustOption = False,
     json: JsonOption = False,
 ) -> None:
     """Go on with a run after any interruption; the result is that of a run that never stopped.
 
     Example:  feddecorr resume runs/a
+
+    Code of your own that the run was begun with is named again:  feddecorr resume runs/a method=my_module:Mine
     """
     from feddecorr.runs.directory import RunDirectory  # noqa: PLC0415
     from feddecorr.runs.pipeline import resume as pipeline_resume  # noqa: PLC0415
     from feddecorr.settings.experiment import Experiment  # noqa: PLC0415 - PyTorch is loaded when it is needed
 
     run = RunDirectory.open(directory)
-    experiment = Experiment.parse(read_words(words or [], onto=run.experiment().to_dict()))
+    settings = read_words(words or [], onto=run.described().to_dict())
+    experiment = Experiment.parse(settings, Trust(said(words or []), files=trust))
     done = run.finished_rounds()
     if done == experiment.rounds:
         say(f"{directory} has all of its {done} rounds already")

@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 
 from feddecorr.cli.completing import complete, prepare, tell
-from feddecorr.cli.console import JsonOption
-from feddecorr.settings.words import read_words
+from feddecorr.cli.console import JsonOption, TrustOption
+from feddecorr.settings.trust import Trust
+from feddecorr.settings.words import read_words, said
 
 Words = Annotated[
     list[str] | None, typer.Argument(metavar="[FILE.toml] [KEY=VALUE]...", help="Settings; later words win.")
@@ -19,6 +20,7 @@ Words = Annotated[
 def run(
     words: Words = None,
     out: Annotated[Path | None, typer.Option(help="Directory of the run; by default a new one below runs/.")] = None,
+    trust: TrustOption = False,
     json: JsonOption = False,
 ) -> None:
     """Train a federation and keep the run in a directory.
@@ -30,7 +32,7 @@ def run(
 
     The same as a TOML file:  feddecorr run experiment.toml seed=1 --out runs/b
     """
-    experiment = prepare(read_words(words or []))
+    experiment = prepare(read_words(words or []), Trust(said(words or []), files=trust))
     from feddecorr.runs.pipeline import run as pipeline_run  # noqa: PLC0415 - PyTorch is loaded when it is needed
 
     out = out or Path("runs") / f"{experiment.label()}-{experiment.digest()[:16]}"

@@ -17,9 +17,10 @@ from feddecorr.cli.conducting import (
     foresee,
     warm_up_processes,
 )
-from feddecorr.cli.console import JsonOption
+from feddecorr.cli.console import JsonOption, TrustOption
 from feddecorr.cli.run import Words
-from feddecorr.settings.words import read_words
+from feddecorr.settings.trust import Trust
+from feddecorr.settings.words import read_words, said
 
 
 def sweep(  # noqa: PLR0913, PLR0917 - an argument for each option
@@ -34,6 +35,7 @@ def sweep(  # noqa: PLR0913, PLR0917 - an argument for each option
     jobs: JobsOption = None,
     out: Annotated[Path | None, typer.Option(help="Directory of runs and results; by default below sweeps/.")] = None,
     dry_run: DryRunOption = False,
+    trust: TrustOption = False,
     json: JsonOption = False,
 ) -> None:
     """Do all combinations of settings of your own, and compare them in a table.
@@ -56,7 +58,8 @@ def sweep(  # noqa: PLR0913, PLR0917 - an argument for each option
     count = len(table.over["seed"]) if "seed" in table.over else seeds or table.seeds or 1
     options = [f"--over={word}" for word in over or []] + [f"--where={word}" for word in where or []]
     command = shlex.join(["feddecorr", "sweep", *(words or []), *options, f"--seeds={count}"])
-    study = SweepStudy(name, settings, table)
+    spoken = said([*(words or []), *(over or [])])
+    study = SweepStudy(name, settings, table, Trust(spoken, files=trust))
     undertaking = Undertaking([study], "own", count, out or Path("sweeps") / name, lambda _: command)
     if dry_run:
         foresee(undertaking, jobs=jobs, json=json)

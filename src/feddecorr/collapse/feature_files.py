@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors import SafetensorError
 from torch import Tensor
 
+from feddecorr.arrays import read_npz
+from feddecorr.collapse.csv_tables import read_csv
 from feddecorr.collapse.diagnosis import Diagnosis
 from feddecorr.collapse.gathered import CHUNK, Batch
 from feddecorr.decorrelation import as_batch
@@ -107,17 +108,14 @@ def _read(path: Path) -> Mapping[str, Array]:
         raise UserError(f"{path}: files of features end in {', '.join(READERS)}")
     try:
         return READERS[path.suffix](path)
-    except (OSError, ValueError, SafetensorError) as error:
+    except (UserError, MemoryError):
+        raise
+    except Exception as error:  # a broken file can raise anything at all
         raise UserError(f"{path} cannot be read: {error}") from error
 
 
 def _read_npy(path: Path) -> Mapping[str, Array]:
     return {"features": np.load(path, mmap_mode="r", allow_pickle=False)}
-
-
-def _read_npz(path: Path) -> Mapping[str, Array]:
-    with np.load(path, allow_pickle=False) as stored:
-        return dict(stored)
 
 
 def _read_safetensors(path: Path) -> Mapping[str, Array]:
@@ -129,24 +127,9 @@ def _to_numpy(tensor: Tensor) -> Array:
     return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
 
 
-def _read_csv(path: Path) -> Mapping[str, Array]:
-    """Read numbers with commas between; a first line of names is skipped, unless all is names."""
-    with path.open() as lines:
-        first = lines.readline()
-    try:
-        heading = [float(cell) for cell in first.split(",")] == []
-    except ValueError:
-        heading = True
-    try:
-        table = np.loadtxt(path, delimiter=",", skiprows=int(heading), ndmin=2)
-    except ValueError:
-        return {"labels": np.loadtxt(path, delimiter=",", dtype=str, ndmin=1)}
-    return {"features": table}
-
-
 READERS: dict[str, Callable[[Path], Mapping[str, Array]]] = {
     ".npy": _read_npy,
-    ".npz": _read_npz,
+    ".npz": read_npz,
     ".safetensors": _read_safetensors,
-    ".csv": _read_csv,
+    ".csv": read_csv,
 }

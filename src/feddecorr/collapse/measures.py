@@ -23,7 +23,7 @@ class Principal:
     def __post_init__(self) -> None:
         if self.moments.count < 2:
             raise UserError("one sample has no spread: a diagnosis needs at least two, better more than features")
-        if not torch.isfinite(self.moments.scatter).all():
+        if not torch.isfinite(self.moments.second).all():
             raise UserError("the representations are too large to be squared in float64")
 
     @cached_property
@@ -98,8 +98,7 @@ def measure_spread(principal: Principal, *, rankme: bool = True) -> Measures:
 
 def _uncentred(moments: Moments) -> Tensor:
     """Return the singular values of the features as they are, min(N, d) of them, largest first."""
-    second = torch.addr(moments.scatter, moments.mean, moments.mean, alpha=moments.count)
-    return spectrum.singular_values(second)[: moments.count].sqrt()
+    return spectrum.singular_values(moments.second)[: moments.count].sqrt()
 
 
 def _correlations(moments: Moments) -> dict[str, float]:

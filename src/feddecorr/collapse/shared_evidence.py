@@ -75,10 +75,11 @@ class Evidence:
         if mean.dtype != torch.float64 or scatter.dtype != torch.float64:
             raise UserError(f"evidence is in float64, not {mean.dtype} and {scatter.dtype}")
         count, right = counts.tolist()
-        possible = bool(mean.isfinite().all() and scatter.isfinite().all() and (scatter.diagonal() >= 0).all())
+        moments = Moments(count, mean, scatter)
+        possible = bool(moments.second.isfinite().all() and (scatter.diagonal() >= 0).all())
         if count < 1 or not -1 <= right <= count or not possible or not _is_symmetric(scatter):
             raise UserError(f"no {count} samples have such a mean and scatter, with {right} right decisions")
-        return cls(Moments(count, mean, scatter), None if right < 0 else right)
+        return cls(moments, None if right < 0 else right)
 
     def to_bytes(self) -> bytes:
         """Return it in a form that any process can read: safetensors."""

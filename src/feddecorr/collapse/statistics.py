@@ -39,6 +39,11 @@ class Moments:
         return Moments(count, mean, scatter)
 
     @property
+    def second(self) -> Tensor:
+        """Σzzᵀ, of the representations as they are."""
+        return torch.addr(self.scatter, self.mean, self.mean, alpha=self.count)
+
+    @property
     def covariance(self) -> Tensor:
         """The paper's Σ, with 1/N."""
         return self.scatter / self.count

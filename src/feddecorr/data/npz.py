@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from pydantic import Field
 
+from feddecorr.arrays import read_npz
 from feddecorr.data.dataset import Dataset, Images, Own, split_off_test
 from feddecorr.errors import UserError
 
@@ -38,7 +38,7 @@ class Npz(Own):
 
     def read(self) -> Dataset:
         """Return the images."""
-        arrays = self._load()
+        arrays = read_npz(self.path)
         found = next((names for names in NAMES if all(name in arrays for name in names if name)), None)
         if found is None:
             choices = " or ".join(", ".join(name for name in names if name) for names in NAMES)
@@ -57,16 +57,6 @@ class Npz(Own):
             test = Images(train.pixels[out], train.labels[out])
             train = Images(train.pixels[~out], train.labels[~out])
         return Dataset.of(train, test, self._classes(arrays, train, test))
-
-    def _load(self) -> Arrays:
-        try:
-            with self.path.open("rb") as file:
-                stored = np.load(file, allow_pickle=False)
-                if not isinstance(stored, np.lib.npyio.NpzFile):
-                    raise ValueError("it holds one array without a name")
-                return {name: stored[name] for name in stored.files}
-        except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-            raise UserError(f"{self.path}: not an npz file of plain arrays: {error}") from error
 
     def _images(self, arrays: Arrays, pixels: str, labels: str) -> Images:
         x, y = arrays[pixels], arrays[labels]

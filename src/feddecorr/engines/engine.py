@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, ClassVar
 
+from feddecorr.errors import explain_refusal
 from feddecorr.messages import Broadcast, Failure, Update
 from feddecorr.settings.kinds import Kind
 
@@ -38,5 +39,5 @@ class Engine(Kind):
 
 def failure(number: int, client: int, error: Exception) -> Failure:
     """Return what is known of an error in a client's code."""
-    trace = "".join(traceback.format_exception(error))
-    return Failure(number, client, f"{type(error).__name__}: {error}", trace)
+    said = explain_refusal(error) if isinstance(error, OSError) else str(error)
+    return Failure(number, client, f"{type(error).__name__}: {said}", "".join(traceback.format_exception(error)))

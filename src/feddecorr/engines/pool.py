@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 import weakref
 from collections import deque
@@ -20,6 +21,7 @@ from feddecorr.engines.parcel import Layout, Parcel
 from feddecorr.engines.processes import context
 from feddecorr.engines.waiting import MAX_DEATHS, Group, Waiting
 from feddecorr.engines.worker import Done, NewRound, Play, work
+from feddecorr.errors import SHORT_OF, RunError
 from feddecorr.messages import Broadcast, Failure, Update
 from feddecorr.states import State
 from feddecorr.threads import hands
@@ -88,7 +90,10 @@ class Worker:
 
     def receive(self) -> list[Update | Failure]:
         """Take out the answers to the next order."""
-        answers: list[Done | Failure] = self.connection.recv()
+        try:
+            answers: list[Done | Failure] = self.connection.recv()
+        except RuntimeError as error:  # what multiprocessing raises where shared memory cannot be handed over
+            raise RunError(f"a worker's memory cannot be seen ({error}): {SHORT_OF[errno.EMFILE]}") from error
         slots = self.orders.popleft().slots
         return [answer if isinstance(answer, Failure) else self._take(answer, slots) for answer in answers]
 

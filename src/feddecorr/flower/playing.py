@@ -19,6 +19,7 @@ from feddecorr.flower.node import Node, deployed, find_node
 from feddecorr.local_training.part import METHOD
 from feddecorr.messages import Broadcast, Update
 from feddecorr.settings.experiment import Experiment
+from feddecorr.settings.trust import STRANGER
 from feddecorr.states import State, load_into
 from feddecorr.threads import threads
 from feddecorr.wire import from_bytes, to_bytes
@@ -57,7 +58,7 @@ def introduce_node(letter: Letter, context: Context) -> tuple[str, bytes]:
     """Say what the node holds; return the kind of the answer and its bytes."""
     try:
         node = deployed(context.node_config)
-        experiment = Experiment.parse(json.loads(letter.content))
+        experiment = Experiment.parse(json.loads(letter.content), STRANGER)
         return "introduction", node.introduce(experiment).to_bytes()
     except Exception as error:  # whatever is wrong with the node, the server has to say
         return "failure", to_bytes(failure(0, int(context.node_config.get("client", -1)), error))

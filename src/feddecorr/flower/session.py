@@ -24,6 +24,7 @@ from feddecorr.flower.answers import read_answer
 from feddecorr.flower.app_folder import write_app
 from feddecorr.messages import Broadcast, Failure, Update
 from feddecorr.runs.memories import Memories
+from feddecorr.settings.trust import VARIABLE
 from feddecorr.wire import to_bytes
 
 LONGEST_PATH = 40
@@ -46,7 +47,11 @@ def simulated(shards: Shards, workers: int) -> Iterator[Session]:
         listener.listen()
         process = subprocess.Popen(  # noqa: S603 - our own
             [sys.executable, "-P", keeper.__file__, str(home)],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(path or str(Path.cwd()) for path in sys.path)},
+            env={
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join(path or str(Path.cwd()) for path in sys.path),
+                VARIABLE: "*",  # who runs a simulation has named all of its code
+            },
             stdin=subprocess.PIPE,
             start_new_session=True,  # an interrupt at the terminal is for the run alone
         )

@@ -7,13 +7,13 @@ from collections import OrderedDict
 from typing import Any
 
 import torch
-from pydantic import Field
+from pydantic import Field, ValidationInfo, field_validator
 from torch import Tensor, nn
 
 from feddecorr.errors import UserError
 from feddecorr.models.model import Model, Shape
 from feddecorr.representation import capture_representations, find_classifier
-from feddecorr.settings.kinds import import_named
+from feddecorr.settings.trust import import_named
 
 
 class Custom(Model):
@@ -29,6 +29,14 @@ class Custom(Model):
     layer: str | None = Field(
         None, coerce_numbers_to_str=True, description="name of the classifier; by default the last linear layer"
     )
+
+    @field_validator("source")
+    @classmethod
+    def _open(cls, source: str, info: ValidationInfo) -> str:
+        """Import it here, where it is known who named it."""
+        if info.context is not None and not info.context.closed:
+            import_named(source, info.context)
+        return source
 
     def build(self, shape: Shape, classes: int) -> nn.Module:
         """Call what the user named, and make sure that the network fits the data."""
@@ -50,10 +58,7 @@ class Custom(Model):
             "in_channels": shape[0],
             "shape": shape,
         }
-        try:
-            make = import_named(self.source)
-        except Exception as error:  # whatever a user's module raises
-            raise UserError(f"'{self.source}' cannot be imported: {error}") from error
+        make = import_named(self.source)
         if isinstance(make, nn.Module) or not callable(make):
             raise UserError(f"'{self.source}' is {type(make).__name__}, not a function or class that builds a network")
         accepted = inspect.signature(make).parameters

@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import hashlib
-import pickle
 from collections.abc import Mapping
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from feddecorr.errors import UserError
 from feddecorr.files import load_tensors
-from feddecorr.states import State, misfits
+from feddecorr.states import State, copy_into, misfits, state_dict_names
 
 
 def fill(model: nn.Module, path: Path, *, sha256: str = "") -> None:
-    """Load weights, all of them; say which do not fit. With a digest, refuse any other weights."""
-    state = read_weights(path)
-    if sha256 not in ("", found := weights_digest(state)):
+    """Load weights, all of them; say which do not fit. With a digest, refuse any other weights.
+
+    Tied weights may come under any of their names; buffers that a `state_dict` leaves out may be there or not.
+    """
+    given = read_weights(path)
+    if sha256 not in ("", found := weights_digest(given)):
         raise UserError(f"{path} has changed: its weights have sha256 {found}, no longer {sha256}")
-    if problems := misfits(state, model.state_dict()):
+    names = state_dict_names(model)
+    mine: State = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    state = {names.get(name, name): tensor for name, tensor in given.items()}
+    expected = {name: tensor for name, tensor in mine.items() if name in state or name in names.values()}
+    if problems := misfits(state, expected):
         raise UserError(f"{path} does not fit the model ({'; '.join(problems)})")
-    model.load_state_dict(state)
+    copy_into((mine[name] for name in state), state.values())
 
 
 def read_weights(path: Path) -> State:
@@ -36,8 +41,11 @@ def read_weights(path: Path) -> State:
             if path.suffix == ".safetensors"
             else torch.load(path, map_location="cpu", weights_only=True)
         )
-    except (OSError, RuntimeError, ValueError, EOFError, pickle.UnpicklingError, SafetensorError) as error:
-        raise UserError(f"{path} holds no weights that can be read: {str(error).splitlines()[0]}") from error
+    except UserError:
+        raise
+    except Exception as error:  # a broken pickle can raise anything at all
+        reason = (str(error) or type(error).__name__).splitlines()[0]
+        raise UserError(f"{path} holds no weights that can be read: {reason}") from error
     if isinstance(found, Mapping) and isinstance(found.get("state_dict"), Mapping):
         found = found["state_dict"]
     if not isinstance(found, Mapping) or not all(isinstance(tensor, Tensor) for tensor in found.values()):

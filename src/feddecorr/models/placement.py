@@ -24,7 +24,11 @@ def prepare(model: nn.Module, training: Training) -> nn.Module:
     """Make the network run as the experiment says."""
     if training.precision == "auto":
         raise UserError("training.precision=auto is decided when a simulated run begins: here, say fp32 or bf16")
-    placed: Any = model.to(training.device)
+    try:
+        placed: Any = model.to(training.device)
+    except (RuntimeError, AssertionError) as error:  # of a word that is no device, and of one that is not there
+        reason = (str(error) or type(error).__name__).splitlines()[0]
+        raise UserError(f"training.device={training.device} cannot be used here: {reason}") from error
     model = placed.to(memory_format=MEMORY_FORMATS[training.memory_format])
     if training.memory_format == "contiguous":
         model.register_forward_pre_hook(lambda _model, inputs: (inputs[0].contiguous(),))

@@ -8,12 +8,12 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, ValidationInfo, field_validator
 
 from feddecorr.errors import UserError, nearest
 from feddecorr.partition.split import Indices, Parts
 from feddecorr.partition.split_file import Given
-from feddecorr.settings.kinds import import_named
+from feddecorr.settings.trust import import_named
 
 
 class Flower(Given):
@@ -26,6 +26,15 @@ class Flower(Given):
 
     partitioner: str = Field("DirichletPartitioner", description="its class, by name")
     options: dict[str, Any] = Field({}, description="its arguments, by name, e.g. partition.options.alpha=0.5")
+
+    @field_validator("options")
+    @classmethod
+    def _open(cls, options: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+        """Import what they name here, where it is known who named it."""
+        if info.context is not None and not info.context.closed:
+            for value in filter(_is_name, options.values()):
+                import_named(value, info.context)
+        return options
 
     def deal(self, labels: Indices, clients: int, stream: np.random.RandomState) -> Indices:
         """Let the partitioner deal out the rows of a table."""
@@ -60,8 +69,12 @@ class Flower(Given):
         return self._check(parts, count=len(labels), clients=clients, source=self.partitioner)
 
 
+def _is_name(value: Any) -> bool:
+    return isinstance(value, str) and ":" in value
+
+
 def _value(value: Any) -> Any:
-    if isinstance(value, str) and ":" in value:
+    if _is_name(value):
         return import_named(value)
     if isinstance(value, list) and value and isinstance(value[0], list):
         return np.array(value)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from feddecorr.collapse.diagnosis import Diagnosis
 from feddecorr.errors import UserError
 from feddecorr.report import figures
 from feddecorr.report.page import Section, write_page
+from feddecorr.runs.about import AboutData
 from feddecorr.runs.directory import ROSTER, RunDirectory
 from feddecorr.runs.record import Record
 from feddecorr.settings.words import flatten
@@ -138,22 +138,22 @@ def _spectra(rounds: Rounds) -> Section:
 
 def _labels(runs: Mapping[str, RunDirectory]) -> Iterator[Section]:
     """Yield a picture for each split; runs with the same split share it."""
-    shared: dict[tuple[str, bytes], list[str]] = {}
+    shared: dict[tuple[AboutData, bytes], list[str]] = {}
     for name, run in runs.items():
-        split = json.dumps(run.federation()), (run.path / ROSTER).read_bytes()
+        split = run.federation(), (run.path / ROSTER).read_bytes()
         shared.setdefault(split, []).append(name)
     for names in shared.values():
         about, counts = runs[names[0]].federation(), runs[names[0]].roster().labels
         if counts is None:
             continue
-        note = f" Mind: {about['note']}." if about["note"] else ""
+        note = f" Mind: {about.note}." if about.note else ""
         which = figures.shown_clients(counts.clients)
         text = f"Training examples per client and class: {', '.join(names)}.{which}{note}"
-        yield Section("Who holds which labels", text, figures.labels(counts, about["classes"]))
+        yield Section("Who holds which labels", text, figures.labels(counts, about.classes))
 
 
 def _settings(runs: Mapping[str, RunDirectory]) -> Section:
-    flat = {name: flatten(run.experiment().to_dict()) for name, run in runs.items()}
+    flat = {name: flatten(run.described().to_dict()) for name, run in runs.items()}
     keys = dict.fromkeys(key for settings in flat.values() for key in settings)
     rows = [[key, *(str(settings.get(key, UNKNOWN)) for settings in flat.values())] for key in keys]
     rows.sort(key=lambda row: len(set(row[1:])) == 1)  # what differs first

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from feddecorr.collapse.averaging import AveragedRound
 from feddecorr.collapse.blame import Blame
@@ -17,6 +15,8 @@ from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.looking import REMARKS, Look, Wanted
 from feddecorr.runs.recomputing import Say, choose_clients, is_homogeneous, state_of
 from feddecorr.runs.whole_round import WholeRound
+from feddecorr.settings.trust import STRANGER, Trust
+from feddecorr.temporary import temporary_folder
 
 
 @dataclass(frozen=True)
@@ -28,13 +28,13 @@ class Examination:
     blame: Blame | None = None
 
 
-def examine(directory: RunDirectory, wanted: Wanted, name: str, say: Say) -> Examination:
+def examine(directory: RunDirectory, wanted: Wanted, name: str, say: Say, *, trust: Trust = STRANGER) -> Examination:
     """Look at the global model and, if wanted, at the local models that were made from the one before it.
 
     For the average and for blame, all clients are trained again whose updates were taken.
     """
     number = _choose_round(directory, wanted)
-    simulation = Simulation(directory.experiment())
+    simulation = Simulation(directory.experiment(trust))
     look, title = Look(simulation, wanted), f"{name}, round {number}{REMARKS[wanted.statistics]}"
     shown = trained = choose_clients(simulation.federation, number, wanted.clients) if wanted.local else []
     if wanted.whole:
@@ -49,7 +49,7 @@ def examine(directory: RunDirectory, wanted: Wanted, name: str, say: Say) -> Exa
         first = look.diagnose(model, f"{title}, global")
         first = replace(first, homogeneous=is_homogeneous(directory))
         sent = look.diagnose(look.build(state.sent()), "sent", weights=False) if wanted.blames else None
-        together = WholeRound(simulation, look, Path(stack.enter_context(TemporaryDirectory(prefix="feddecorr-"))), say)
+        together = WholeRound(simulation, look, stack.enter_context(temporary_folder()), say)
         local: dict[int, Diagnosis] = {}
         for place, update in enumerate(state.train(trained), start=1):
             theirs = look.build({**update.weights, **update.buffers})

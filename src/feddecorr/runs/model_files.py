@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from feddecorr.batchnorm import forget_statistics
 from feddecorr.collapse.diagnosis import Diagnosis
@@ -17,18 +15,17 @@ from feddecorr.threads import hands
 
 
 def diagnose_stored(
-    settings: Mapping[str, Any],
+    experiment: Experiment,
     weights: Path | None,
     *,
     layer: str | None = None,
     on: str = "test",
     statistics: str = "model",
 ) -> Diagnosis:
-    """Diagnose the settings' model on their data; without weights, as it is before training.
+    """Diagnose the experiment's model on its data; without weights, as it is before training.
 
     BatchNorm's `statistics` are the `model`'s or those of each `batch` of the images.
     """
-    experiment = Experiment.parse(settings)
     dataset = experiment.data.load()
     task = Task(experiment, dataset.shape, dataset.classes, dataset.mean, dataset.std)
     model = task.build_model()

@@ -6,17 +6,18 @@ import time
 from collections.abc import Generator
 from contextlib import ExitStack
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from feddecorr.engines.allocator import keep_freed_memory
-from feddecorr.errors import UserError
-from feddecorr.federation import Connection, Evaluating, Simulation
+from feddecorr.errors import RunError, UserError, explain_refusal
+from feddecorr.federation import Connection, Evaluating, Federation, Simulation
 from feddecorr.rounds import federate
 from feddecorr.runs.directory import RunDirectory, differences
 from feddecorr.runs.precision_probe import Choice, choose
 from feddecorr.runs.record import Record
 from feddecorr.runs.rhythm import Evaluations
 from feddecorr.settings.experiment import Experiment
+from feddecorr.settings.trust import Trust
+from feddecorr.temporary import temporary_folder
 from feddecorr.trackers.follower import following
 
 Records = Generator[Record, None, None]
@@ -33,11 +34,18 @@ def run(experiment: Experiment, out: str | Path | None = None, *, through: Conne
     return _go_on(experiment, None if out is None else Path(out), through)
 
 
-def resume(out: str | Path, *, experiment: Experiment | None = None, through: Connection | None = None) -> Records:
+def resume(
+    out: str | Path,
+    *,
+    experiment: Experiment | None = None,
+    through: Connection | None = None,
+    trust: bool = False,
+) -> Records:
     """Go on with a run after any interruption; yields the records of the rounds that were missing.
 
     Another experiment may be given if it differs only in what changes no bit: `rounds` (to go further), `engine`,
-    `trackers`, `evaluation.every`, `evaluation.final` and `evaluation.classes`.
+    `trackers`, `evaluation.every`, `evaluation.final` and `evaluation.classes`. Code that is not this package's
+    and that only the run's own file names is imported with `trust` alone.
     """
     directory = RunDirectory.open(out)
     if experiment is not None:
@@ -47,7 +55,7 @@ def resume(out: str | Path, *, experiment: Experiment | None = None, through: Co
             raise UserError(
                 f"{out}: {directory.finished_rounds()} rounds are done, more than rounds={experiment.rounds}"
             )
-    return _go_on(experiment or directory.experiment(), directory.path, through)
+    return _go_on(experiment or directory.experiment(Trust(files=trust)), directory.path, through)
 
 
 def ensure(experiment: Experiment, out: str | Path, *, through: Connection | None = None) -> Records:
@@ -67,10 +75,22 @@ def _simulate(experiment: Experiment) -> tuple[Simulation, Choice | None]:
     return simulation.settled(choice.precision), choice
 
 
+def _refuse_misfits(experiment: Experiment, federation: Federation, *, live: bool) -> None:
+    """Refuse a connection for something else, and clients together who live apart."""
+    if live and (different := list(differences(federation.experiment.to_dict(), experiment.to_dict()))):
+        raise UserError(f"the connection is for another experiment ({', '.join(different)}): give both the same")
+    if federation.task.together.clients > 1 and (live or experiment.engine.one_by_one):
+        raise UserError(
+            f"training.together={experiment.training.together}: clients of a live connection or on Flower train one "
+            "by one, each where it is; say training.together=1"
+        )
+
+
 def _go_on(experiment: Experiment, path: Path | None, through: Connection | None) -> Records:
     if path is not None:
         experiment = RunDirectory(path).settled(experiment)
         if RunDirectory(path).is_done(experiment):
+            RunDirectory(path).tidy()
             return
     elif experiment.trackers:
         raise UserError("trackers read what a run keeps: give it a directory (out=…)")
@@ -78,20 +98,17 @@ def _go_on(experiment: Experiment, path: Path | None, through: Connection | None
         experiment.engine.check()
     connection, choice = (through, None) if through else _simulate(experiment)
     federation = connection.federation
-    if through and (different := list(differences(federation.experiment.to_dict(), experiment.to_dict()))):
-        raise UserError(f"the connection is for another experiment ({', '.join(different)}): give both the same")
-    if federation.task.together.clients > 1 and (through or experiment.engine.one_by_one):
-        raise UserError(
-            f"training.together={experiment.training.together}: clients of a live connection or on Flower train one "
-            "by one, each where it is; say training.together=1"
-        )
+    _refuse_misfits(experiment, federation, live=through is not None)
+    start, names = federation.begin()  # what is wrong with the network comes up before there is a run, too
+    for transform in experiment.transforms.values():
+        transform.check_server(start, experiment.method.expected_extra(start))
     with ExitStack() as stack:
-        directory = RunDirectory(path or Path(stack.enter_context(TemporaryDirectory(prefix="feddecorr-"))))
+        directory = RunDirectory(path or stack.enter_context(temporary_folder()))
         stack.enter_context(directory.locked())
+        done, server = directory.take_up(federation, start)
         directory.begin(federation)
         if choice:
             directory.choose_precision(choice)
-        done, server = directory.take_up(federation.start())
         if done >= experiment.rounds:
             return
         keep_freed_memory()
@@ -100,8 +117,11 @@ def _go_on(experiment: Experiment, path: Path | None, through: Connection | None
         evaluations = Evaluations(federation, connection if isinstance(connection, Evaluating) else None)
         started = time.perf_counter()
         for now in federate(server, federation, run_clients, first=done + 1, watch=[evaluations.watch]):
-            record = Record.of(now, evaluations.after(now), time.perf_counter() - started)
-            directory.commit(now, record)
+            record = Record.of(now, evaluations.after(now), time.perf_counter() - started, names)
+            try:
+                directory.commit(now, record)
+            except OSError as error:
+                raise RunError(f"round {now.number} cannot be kept: {explain_refusal(error)}") from error
             track(record)
             yield record
             started = time.perf_counter()

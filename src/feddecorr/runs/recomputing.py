@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from feddecorr.errors import UserError
 from feddecorr.federation import Federation, Simulation
@@ -26,13 +25,14 @@ from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.memories import Memories
 from feddecorr.runs.pipeline import run as repeat
 from feddecorr.states import State
+from feddecorr.temporary import temporary_folder
 
 Say = Callable[[str], None]
 
 
 def describe(directory: RunDirectory) -> str:
     """Return what makes a run what it is: how its clients differ, and which regularizers it has."""
-    experiment = directory.experiment()
+    experiment = directory.described()
     alpha = getattr(experiment.partition, "alpha", None)
     split = PARTITIONS.name(experiment.partition) if alpha is None else f"α = {alpha:g}"
     return ", ".join([split, *experiment.regularizers])
@@ -40,7 +40,7 @@ def describe(directory: RunDirectory) -> str:
 
 def is_homogeneous(directory: RunDirectory) -> bool:
     """Tell whether all clients of a run hold data of the same distribution."""
-    partition = directory.experiment().partition
+    partition = directory.described().partition
     return isinstance(partition, Homogeneous) or math.isinf(getattr(partition, "alpha", 0.0))
 
 
@@ -92,10 +92,15 @@ class RoundState:
 def state_of(directory: RunDirectory, simulation: Simulation, number: int, say: Say) -> Iterator[RoundState]:
     """Open a round: as it is kept, if it is the newest and no other process goes on with the run; else repeated."""
     with ExitStack() as stack:
-        place = Path(stack.enter_context(TemporaryDirectory(prefix="feddecorr-")))
+        place = stack.enter_context(temporary_folder())
 
         def repeated(rounds: int) -> RunDirectory:
             again = RunDirectory(place / str(rounds))
+            if not all(transform.repeatable for transform in simulation.task.experiment.transforms.values()):
+                raise UserError(
+                    f"round {number} of {directory.path} is no longer kept, and cannot be trained again: its noise had "
+                    "no seed"
+                )
             if not again.path.exists():
                 say(f"round {number} is no longer kept: {rounds} rounds are trained again")
                 experiment = simulation.task.experiment

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, get_type_hints
+
+from pydantic import Field, PositiveInt, create_model
 
 from feddecorr.collapse.averaging import Averaging
 from feddecorr.collapse.diagnosis import Diagnosis
+from feddecorr.collapse.fields import is_recorded
 from feddecorr.rounds import Round
 from feddecorr.runs.rhythm import Evaluated
+from feddecorr.settings.kinds import Kind
 from feddecorr.states import State
 
 
@@ -39,8 +43,9 @@ class Record:
     state: State = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
-    def of(cls, now: Round, found: Evaluated, seconds: float) -> Record:
-        """Put together what a round and its evaluations gave."""
+    def of(cls, now: Round, found: Evaluated, seconds: float, names: Mapping[str, str]) -> Record:
+        """Put together what a round and its evaluations gave; `names` are those of the network's `state_dict`."""
+        tensors = {**now.server.weights, **now.server.buffers}
         return cls(
             round=now.number,
             clients=now.clients,
@@ -52,7 +57,7 @@ class Record:
             missing=now.missing,
             notes=now.notes,
             local_terms=now.local_terms,
-            state={**now.server.weights, **now.server.buffers},
+            state={name: tensors[known] for name, known in names.items()},
         )
 
     @property
@@ -97,22 +102,47 @@ class Record:
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Record:
-        """Return what `to_dict` wrote; the state is empty."""
-        model, averaging = document["model"], document["averaging"]
-        local = _by_client(document["local_models"])
+        """Return what `to_dict` wrote; the state is empty. What is not of the right type is a `UserError`."""
+        line = RoundLine.parse(document)
         return cls(
-            round=document["round"],
-            clients=document["clients"],
-            terms=document["terms"],
-            seconds=document["seconds"],
-            model=None if model is None else Diagnosis.from_dict(model),
-            local_models={client: Diagnosis.from_dict({**found, "client": client}) for client, found in local.items()},
-            averaging=None if averaging is None else Averaging(**averaging),
-            missing=_by_client(document["missing"]),
-            notes=_by_client(document.get("notes", {})),
-            local_terms=_by_client(document["local_terms"]),
+            round=line.round,
+            clients=line.clients,
+            terms=line.terms,
+            seconds=line.seconds,
+            model=None if line.model is None else _diagnosis(line.model),
+            local_models={client: _diagnosis(found, client) for client, found in line.local_models.items()},
+            averaging=line.averaging,
+            missing=line.missing,
+            notes=line.notes,
+            local_terms=line.local_terms,
         )
 
 
-def _by_client(table: Mapping[str, Any]) -> dict[int, Any]:
-    return {int(client): value for client, value in table.items()}
+def _recorded() -> type[Kind]:
+    """Return what is recorded of a model as a kind that knows the types of all fields."""
+    hints = get_type_hints(Diagnosis)
+    known: Any = {each.name: (hints[each.name] | None, None) for each in fields(Diagnosis) if is_recorded(each)}
+    return create_model("Recorded", __base__=Kind, **known)
+
+
+Recorded = _recorded()
+
+
+class RoundLine(Kind):
+    """The line of a round, as it is read: JSON's keys are strings, those of clients become numbers."""
+
+    round: PositiveInt
+    clients: list[int]
+    terms: dict[str, float]
+    seconds: float
+    missing: dict[int, str]
+    notes: dict[int, str] = Field(default_factory=dict)
+    averaging: Averaging | None
+    model: Recorded | None  # type: ignore[valid-type]  # made above, from the fields of a diagnosis
+    local_models: dict[int, Recorded]  # type: ignore[valid-type]  # see above
+    local_terms: dict[int, dict[str, list[float]]]
+
+
+def _diagnosis(found: Kind, client: int | None = None) -> Diagnosis:
+    known = found.model_dump(exclude_unset=True)
+    return Diagnosis.from_dict(known if client is None else {**known, "client": client})

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from feddecorr.federation import Roster
-from feddecorr.files import load_note, load_tensors, save_tensors
+from feddecorr.files import load_note, load_tensors, reading, save_tensors
 from feddecorr.partition.label_counts import LabelCounts
 
 ENTRIES = ("client", "label", "count")
@@ -27,7 +27,16 @@ def write_roster(path: Path, roster: Roster) -> None:
 def read_roster(path: Path) -> Roster:
     """Return what `write_roster` wrote."""
     arrays = {name: tensor.numpy() for name, tensor in load_tensors(path).items()}
-    sizes = arrays.pop("sizes").astype(np.int64)
-    if not arrays:
-        return Roster(sizes)
-    return Roster(sizes, LabelCounts(len(sizes), int(load_note(path)["classes"]), **arrays))
+    note = load_note(path)
+    with reading(path):
+        sizes = arrays.pop("sizes").astype(np.int64)
+        if not arrays:
+            return Roster(sizes)
+        labels = LabelCounts(len(sizes), int(note["classes"]), **arrays)
+        for name, bound in (("client", len(sizes)), ("label", labels.classes), ("count", 2**31)):
+            values = getattr(labels, name)
+            if values.shape != labels.count.shape or values.ndim != 1 or values.dtype != np.int32:
+                raise ValueError(f"'{name}' is {values.dtype} of shape {values.shape}")
+            if len(values) and not 0 <= values.min() <= values.max() < bound:
+                raise ValueError(f"'{name}' has values outside of 0 to {bound - 1}")
+        return Roster(sizes, labels)

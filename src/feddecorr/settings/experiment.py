@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BeforeValidator, Field, PlainSerializer, PositiveInt, model_validator
+from pydantic import BeforeValidator, Field, PlainSerializer, PositiveInt, ValidationInfo, model_validator
 
 from feddecorr.data import DATA, Data, Digits
 from feddecorr.engines.engine_table import ENGINES, Engine, Serial
@@ -18,7 +18,9 @@ from feddecorr.partition import PARTITIONS, Dirichlet, Partition
 from feddecorr.regularizers import REGULARIZERS, Regularizer
 from feddecorr.settings.kinds import Family, Kind
 from feddecorr.settings.training import AUTO, Evaluation, Training
+from feddecorr.settings.trust import Trust
 from feddecorr.settings.words import read_list
+from feddecorr.threads import threads_for
 from feddecorr.trackers import TrackerName
 from feddecorr.transforms import TRANSFORMS, Transform
 
@@ -40,25 +42,25 @@ Several = TypeVar("Several", bound=Kind)
 def _several(family: Family[Several]) -> tuple[BeforeValidator, PlainSerializer]:
     """Return the annotations of a field that holds kinds of a family by name."""
 
-    def parse(value: object) -> object:
+    def parse(value: object, info: ValidationInfo) -> object:
         if isinstance(value, str | list | tuple):
             value = {str(name): {} for name in read_list(value)}
         if not isinstance(value, Mapping):
             raise ValueError(f"{family.noun}s are names or a table of options by name, not {value!r}")
-        return {name: parse_one(name, options) for name, options in value.items()}
+        return {name: parse_one(name, options, info.context) for name, options in value.items()}
 
-    def parse_one(name: str, options: object) -> Several:
+    def parse_one(name: str, options: object, trust: Trust | None) -> Several:
         if isinstance(options, family.base):
             return options
         if not isinstance(options, Mapping):
             raise ValueError(f"{name} takes a table of options, not {options!r}")
-        return family.parse({"name": name, **options})
+        return family.parse({"name": name, **options}, trust)
 
     def dump(kinds: Mapping[str, Several]) -> dict[str, Any]:
         return {name: dump_one(name, kind) for name, kind in kinds.items()}
 
     def dump_one(name: str, kind: Several) -> dict[str, Any]:
-        return kind.to_dict() if family.name(kind) == name else family.dump(kind)
+        return family.options(kind) if family.name(kind) == name else family.dump(kind)
 
     return BeforeValidator(parse), PlainSerializer(dump)
 
@@ -113,7 +115,7 @@ class Experiment(Kind):
     def _share_out_cores(self) -> Experiment:
         """Pin `training.threads=auto` to what it means here: threads are part of the bits, and a run keeps them."""
         if self.training.threads == AUTO:
-            threads = max(1, (os.cpu_count() or 1) // self.cohort)
+            threads = threads_for(self.cohort, os.cpu_count() or 1)
             self.__dict__["training"] = self.training.model_copy(update={"threads": threads})  # not valid before
         return self
 
@@ -128,6 +130,9 @@ class Experiment(Kind):
                 f"{name} takes a client's drift for a sum of gradients: it needs training.optimizer=sgd, "
                 f"not {self.training.optimizer}"
             )
+        for transform in self.transforms.values():
+            if not TRANSFORMS.is_closed(transform):
+                transform.check(self.cohort)
         if self.buffers == "fixed" and self.fix_after is None:
             raise ValueError("buffers=fixed needs the round after which statistics stay: fix_after=ROUND")
         if self.buffers != "fixed" and self.fix_after is not None:

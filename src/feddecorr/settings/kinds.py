@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-import importlib
+import inspect
 import json
-import sys
 from collections.abc import Mapping
-from operator import attrgetter
-from pathlib import Path
+from functools import cached_property
 from typing import Any, ClassVar, Generic, Self, TypeGuard, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    PlainSerializer,
+    ValidationError,
+    ValidationInfo,
+    create_model,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from feddecorr.errors import UserError, nearest
+from feddecorr.settings.trust import Trust, import_named
 
 
 class Kind(BaseModel):
@@ -35,17 +43,19 @@ class Kind(BaseModel):
         return options
 
     @classmethod
-    def parse(cls, settings: Mapping[str, Any]) -> Self:
-        """Return the kind with these settings, or say in plain words what is wrong with them."""
+    def parse(cls, settings: Mapping[str, Any], trust: Trust | None = None) -> Self:
+        """Return the kind with these settings, or say in plain words what is wrong with them.
+
+        Settings of a file are given with the trust in it, else code that they name is imported as if said here.
+        """
         try:
-            return cls.model_validate(settings)
+            return cls.model_validate(settings, context=trust)
         except ValidationError as error:
             raise UserError(explain(error)) from error
 
     def to_dict(self) -> dict[str, Any]:
         """Return the options, ready for JSON: an infinite number becomes a word, which is read back as it was."""
-        options: dict[str, Any] = json.loads(self.model_dump_json())
-        return options
+        return options_of(self)
 
     @classmethod
     def line(cls) -> str:
@@ -53,13 +63,10 @@ class Kind(BaseModel):
         return (cls.__doc__ or "").strip().splitlines()[0]
 
 
-def import_named(name: str) -> Any:
-    """Return what `package.module:attribute` names; modules of the working directory are found, too."""
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.append(here)
-    module, _, attribute = name.partition(":")
-    return attrgetter(attribute)(importlib.import_module(module))
+def options_of(kind: Kind, *, defaults: bool = True) -> dict[str, Any]:
+    """Return the options, ready for JSON, with or without those that are the defaults."""
+    options: dict[str, Any] = json.loads(kind.model_dump_json(exclude_defaults=not defaults))
+    return options
 
 
 K = TypeVar("K", bound=Kind)
@@ -83,8 +90,8 @@ class Family(Generic[K]):
         """The first kind of the table is the one that options without a name belong to."""
         return next(iter(self.table))
 
-    def parse(self, value: object) -> K:
-        """Take a kind, its name, or a mapping of `name` and options."""
+    def parse(self, value: object, trust: Trust | None = None) -> K:
+        """Take a kind, its name, or a mapping of `name` and options; `trust` is that in the file they come from."""
         if isinstance(value, self.base):
             return value
         if isinstance(value, str):
@@ -95,28 +102,43 @@ class Family(Generic[K]):
             known, colon, value = name.partition(":")
             if colon and known in self.table and (option := self.table[known].argument):
                 name, options = known, {option: value, **options}
-            if self.wrapper and ":" in name and not self._is_kind(self._import(name)):
+            if trust is not None and trust.closed and ":" in name:
+                closed: K = self._closed.model_construct(name=name, options=options)
+                return closed
+            if self.wrapper and ":" in name and not self._is_kind(self._import(name, trust)):
                 name, options = self.wrapper, {"source": name, **options}
-            return self.find(name).model_validate(options)
+            return self.find(name, trust).model_validate(options, context=trust)
         raise self._refusal(f"a {self.noun} is a name or a table of options, not {value!r}")
 
     def dump(self, kind: K) -> dict[str, Any]:
         """Return the mapping that `parse` takes."""
-        return {"name": self.name(kind), **kind.to_dict()}
+        return {"name": self.name(kind), **self.options(kind)}
 
-    def find(self, name: str) -> type[K]:
+    def is_closed(self, kind: K) -> bool:
+        """Tell whether it stands for a kind that was not opened: of such, only name and options are known."""
+        return isinstance(kind, self._closed)
+
+    def options(self, kind: K, *, defaults: bool = True) -> dict[str, Any]:
+        """Return the options of a kind, ready for JSON, with or without those that are the (known) defaults."""
+        if self.is_closed(kind):
+            return dict(getattr(kind, "options"))  # noqa: B009 - the class is made while the program runs
+        return options_of(kind, defaults=defaults)
+
+    def find(self, name: str, trust: Trust | None = None) -> type[K]:
         """Return the class of that name."""
         if name in self.table:
             return self.table[name]
         if ":" not in name:
             raise self._refusal(f"unknown {self.noun} '{name}': {nearest(name, self.table)}")
-        found = self._import(name)
+        found = self._import(name, trust)
         if not self._is_kind(found):
             raise self._refusal(f"{self.noun} '{name}' is no subclass of {self.base.__name__}")
         return found
 
     def name(self, kind: K) -> str:
         """Return the name under which the kind is found again."""
+        if self.is_closed(kind):
+            return str(getattr(kind, "name"))  # noqa: B009 - see above
         for name, cls in self.table.items():
             if type(kind) is cls:
                 return name
@@ -124,13 +146,32 @@ class Family(Generic[K]):
 
     def field(self) -> tuple[BeforeValidator, PlainSerializer]:
         """Return the pydantic annotations that make a field hold a kind of this family."""
-        return BeforeValidator(self.parse), PlainSerializer(self.dump)
 
-    def _import(self, name: str) -> Any:
+        def parse(value: object, info: ValidationInfo) -> K:
+            return self.parse(value, info.context)
+
+        return BeforeValidator(parse), PlainSerializer(self.dump)
+
+    @cached_property
+    def _closed(self) -> Any:
+        """What stands for a kind that is not opened: it keeps its name and options, and refuses to do anything."""
+
+        def refuse(kind: Any, *_: object, **__: object) -> None:
+            raise UserError(f"{self.noun} '{kind.name}' was only looked at, not imported")
+
+        closed = create_model(
+            f"Closed{self.base.__name__}", __base__=self.base, name=(str, ...), options=(dict[str, Any], ...)
+        )
+        for hook, _ in inspect.getmembers(self.base, inspect.isfunction):
+            if hook in vars(self.base):
+                setattr(closed, hook, refuse)
+        return closed
+
+    def _import(self, name: str, trust: Trust | None) -> Any:
         try:
-            return import_named(name)
-        except Exception as error:  # whatever a user's module raises
-            raise self._refusal(f"{self.noun} '{name}' cannot be imported: {error}") from error
+            return import_named(name, trust)
+        except UserError as error:
+            raise self._refusal(f"{self.noun} {error}") from error
 
     def _is_kind(self, found: object) -> TypeGuard[type[K]]:
         return isinstance(found, type) and issubclass(found, self.base)

@@ -25,6 +25,8 @@ def read_words(words: Iterable[str], onto: Mapping[str, Any] | None = None) -> d
     """
     settings: dict[str, Any] = deepcopy(dict(onto or {}))
     for word in words:
+        if not _is_text(word):
+            raise UserError(f"{word!r}: a setting is text in UTF-8")
         key, equals, text = word.partition("=")
         if not equals:
             _put_all(settings, (), read_file(Path(word)))
@@ -33,6 +35,16 @@ def read_words(words: Iterable[str], onto: Mapping[str, Any] | None = None) -> d
         else:
             _put(settings, tuple(key.split(".")), _value(text))
     return settings
+
+
+def said(words: Iterable[str]) -> frozenset[str]:
+    """Return all names that were said as words, not by files: of settings, their options and their values."""
+    spoken: set[str] = set()
+    for word in words:
+        key, equals, text = word.partition("=")
+        if equals:
+            spoken.update([*key.split("."), *map(str, read_list(_value(text)))])
+    return frozenset(spoken)
 
 
 def read_file(path: Path) -> dict[str, Any]:
@@ -44,7 +56,7 @@ def read_file(path: Path) -> dict[str, Any]:
         raise UserError(f"'{path}' {hint}: {error}") from error
     try:
         settings = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: {error}") from error
     if not isinstance(settings, dict):
         raise UserError(f"{path}: expected a table of settings, found {type(settings).__name__}")
@@ -69,10 +81,18 @@ def flatten(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
+def _is_text(word: str) -> bool:
+    try:
+        word.encode()
+    except UnicodeEncodeError:  # bytes of the command line that are no UTF-8 come as halves of letters
+        return False
+    return True
+
+
 def _value(text: str) -> Any:
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         return text
 
 

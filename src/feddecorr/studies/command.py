@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from feddecorr.settings.experiment import FAMILIES, Experiment
-from feddecorr.settings.kinds import Kind
+from feddecorr.settings.kinds import Kind, options_of
 from feddecorr.settings.words import read_words
 
 SILENT = ("engine", "trackers")
@@ -30,19 +30,14 @@ def experiment_words(experiment: Experiment) -> list[str]:
         if isinstance(value, Mapping):  # several kinds by name
             said += words(key, ",".join(value)) if value else []
             for name, kind in value.items():
-                said += words(f"{key}.{name}", _options(kind))
+                said += words(f"{key}.{name}", FAMILIES[key].options(kind, defaults=False))
         elif key in FAMILIES:
-            said += words(key, {"name": FAMILIES[key].name(value), **_options(value)})
+            said += words(key, {"name": FAMILIES[key].name(value), **FAMILIES[key].options(value, defaults=False)})
         elif isinstance(value, Kind):
-            said += words(key, _options(value))
+            said += words(key, options_of(value, defaults=False))
         elif value != type(experiment).model_fields[key].default:
             said += words(key, value)
     return said
-
-
-def _options(kind: Kind) -> dict[str, Any]:
-    options: dict[str, Any] = json.loads(kind.model_dump_json(exclude_defaults=True))
-    return options
 
 
 def words(key: str, value: Any) -> list[str]:

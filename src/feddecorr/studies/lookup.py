@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from feddecorr.errors import UserError, nearest
-from feddecorr.settings.kinds import import_named
+from feddecorr.settings.trust import import_named
 from feddecorr.studies.catalogue import STUDIES
 from feddecorr.studies.study import Study
 
@@ -22,11 +22,11 @@ def find_studies(name: str) -> list[Study]:
 
 
 def _import(name: str) -> Study:
+    found = import_named(name)
     try:
-        found = import_named(name)
         study = found() if isinstance(found, type) else found
-    except Exception as error:  # whatever a user's module raises
-        raise UserError(f"study '{name}' cannot be imported: {error}") from error
+    except Exception as error:  # whatever a user's class raises
+        raise UserError(f"study '{name}' cannot be made: {error}") from error
     if not isinstance(study, Study):
         raise UserError(f"study '{name}' is no subclass of feddecorr.studies.study.Study")
     return study

@@ -185,7 +185,7 @@ def _labels(material: Material) -> Picture:
         if counts is None:
             raise UserError(f"{run.path}: the server was not told who holds which labels")
         table = counts.table().T.astype(np.float64)
-        names = [str(client) for client in range(counts.clients)], [str(name) for name in run.federation()["classes"]]
+        names = [str(client) for client in range(counts.clients)], [str(name) for name in run.federation().classes]
         panels.setdefault(table.tobytes(), Panel(name_cell(cell, _of_data(cell)), matrix=table, names=names))
     return Picture("labels", "labels", "", ("client", "class"), list(panels.values()))
 

@@ -56,7 +56,7 @@ class Summary:
 
         A run is shared by experiments that differ in the number of rounds or in how often they evaluate.
         """
-        experiment = directory.experiment()
+        experiment = directory.described()
         lines = list(_as_asked((record.to_dict() for record in directory.rounds()), asked or experiment))
         evaluated = [line["model"] for line in lines if line["model"]]
         return cls(

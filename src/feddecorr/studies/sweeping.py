@@ -12,6 +12,7 @@ from pydantic import Field, PositiveInt, ValidationError
 from feddecorr.errors import UserError, nearest
 from feddecorr.settings.experiment import FAMILIES, Experiment
 from feddecorr.settings.kinds import Kind, explain
+from feddecorr.settings.trust import Trust
 from feddecorr.settings.words import SEVERAL, flatten, read_words
 from feddecorr.studies.command import text, words
 from feddecorr.studies.conditions import Condition
@@ -33,10 +34,10 @@ class Sweep(Kind):
     where: list[str] = Field([], description="conditions that every combination must fulfil")
 
     @classmethod
-    def parse(cls, table: Any) -> Sweep:
+    def parse(cls, table: Any, trust: Trust | None = None) -> Sweep:
         """Take the table, or say what is wrong with it."""
         try:
-            return cls.model_validate(table)
+            return cls.model_validate(table, context=trust)
         except ValidationError as error:
             raise UserError("\n".join(f"sweep.{line}" for line in explain(error).splitlines())) from error
 
@@ -65,8 +66,9 @@ class SweepStudy(Study):
 
     place = "your own"
 
-    def __init__(self, name: str, settings: Mapping[str, Any], sweep: Sweep) -> None:
+    def __init__(self, name: str, settings: Mapping[str, Any], sweep: Sweep, trust: Trust | None = None) -> None:
         self.name = name
+        self._trust = trust
         self._settings = settings
         self._axes = {key: values for key, values in sweep.over.items() if key != "seed"}
         self._seeds: list[int] | None = sweep.over.get("seed")
@@ -120,7 +122,7 @@ class SweepStudy(Study):
         if any(all(_same(combination[key], value) for key, value in rule.items()) for rule in self._skip):
             return None
         try:
-            experiment = Experiment.parse(settings)
+            experiment = Experiment.parse(settings, self._trust)
         except UserError:
             if self._is_wanted(settings):
                 raise

@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
+from feddecorr.arrays import read_at_most
 from feddecorr.errors import UserError
 
 LARGEST_TOTAL = 2 << 30
@@ -31,8 +32,6 @@ COMPRESSED: dict[bytes, Callable[[Path], io.BufferedIOBase | io.RawIOBase]] = {
 Wanted = Callable[[str], bool]
 """Says of a file's name (with the folders it lies in) whether its content is needed."""
 
-BROKEN = (tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, NotImplementedError)
-
 
 def collect(path: Path, wanted: Wanted) -> dict[str, bytes]:
     """Return the wanted files of a folder, a tar (plain, gz, xz, bz2) or a zip, by name."""
@@ -44,13 +43,13 @@ def collect(path: Path, wanted: Wanted) -> dict[str, bytes]:
         if start.startswith(b"PK"):
             return dict(_zip(path, wanted))
         return dict(_tar(path, start, wanted))
-    except BROKEN as error:
+    except (UserError, MemoryError):
+        raise
+    except Exception as error:  # a broken archive can raise anything at all; an encrypted one says so
         if not path.exists():
             raise UserError(f"{path}: there is no such file or folder") from error
         kind = "folder" if path.is_dir() else f"tar or zip, or cut off ({path.stat().st_size:,} bytes)"
         raise UserError(f"{path}: not a readable {kind}: {error}") from error
-    except RuntimeError as error:  # an encrypted zip
-        raise UserError(f"{path}: {error}") from error
 
 
 def gunzip(name: str, content: bytes) -> bytes:
@@ -101,7 +100,7 @@ def _tar(path: Path, start: bytes, wanted: Wanted) -> Iterator[tuple[str, bytes]
             _check(path, member.name, member.size, count=count, plain=plain)
             if member.isreg() and wanted(_tidy(member.name)):
                 file = archive.extractfile(member)
-                content = file.read() if file else b""
+                content = bytes(read_at_most(file, member.size)) if file else b""
                 if len(content) != member.size:
                     raise tarfile.ReadError(f"{member.name} is cut off")
                 yield _tidy(member.name), content
@@ -116,7 +115,8 @@ def _zip(path: Path, wanted: Wanted) -> Iterator[tuple[str, bytes]]:
             plain = not stat.S_IFMT(mode) or stat.S_ISREG(mode) or stat.S_ISDIR(mode)
             _check(path, member.filename, member.file_size, count=count, plain=plain)
             if not member.is_dir() and wanted(_tidy(member.filename)):
-                yield _tidy(member.filename), archive.read(member)
+                with archive.open(member) as file:
+                    yield _tidy(member.filename), bytes(read_at_most(file, member.file_size + 1))
 
 
 def _tidy(name: str) -> str:

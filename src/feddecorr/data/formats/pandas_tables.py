@@ -32,4 +32,9 @@ def read_table(path: Path) -> pd.DataFrame:
         table: pd.DataFrame = read(path)
     except Exception as error:  # whatever the readers raise on a damaged file
         raise UserError(f"{path} is no table that can be read: {error}") from error
+    if nameless := [name for name in map(str, table.columns) if name.startswith("Unnamed: ")]:
+        raise UserError(
+            f"{path}: a column has no heading ({nameless[0]}); if it is an index, write the table without it "
+            "(to_csv(…, index=False)), else give it a name"
+        )
     return table

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import Image, ImageOps
 
 from feddecorr.errors import UserError
 
@@ -19,18 +21,22 @@ SUFFIXES = {".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".t
 
 
 def decode(name: str, content: bytes, *, size: int | None = None, grey: bool = False) -> NDArray[np.uint8]:
-    """Return (height, width, 3) values of a picture, or (height, width, 1) if grey; resized to a square of `size`."""
+    """Return (height, width, 3) values of a picture, or (height, width, 1) if grey; resized to a square of `size`.
+
+    A photograph is turned as its camera was held (EXIF's orientation).
+    """
     try:
-        with warnings.catch_warnings(), Image.open(BytesIO(content)) as picture:
-            warnings.simplefilter("error", Image.DecompressionBombWarning)
+        with _opened(BytesIO(content)) as picture:
             return to_array(picture, size=size, grey=grey)
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+    except MemoryError:
+        raise
+    except Exception as error:  # a broken picture can raise anything at all
         raise UserError(f"{name}: no picture, or cut off ({len(content):,} bytes): {error}") from error
 
 
 def to_array(picture: Image.Image, *, size: int | None = None, grey: bool = False) -> NDArray[np.uint8]:
     """Return the values of an open picture, as `decode` does."""
-    plain = picture.convert("L" if grey else "RGB")
+    plain = ImageOps.exif_transpose(picture).convert("L" if grey else "RGB")
     if size is not None and plain.size != (size, size):
         plain = plain.resize((size, size), Image.Resampling.BILINEAR)
     values = np.asarray(plain)
@@ -40,7 +46,17 @@ def to_array(picture: Image.Image, *, size: int | None = None, grey: bool = Fals
 def is_grey(path: Path) -> bool:
     """Say whether a picture has no colours by its kind, without decoding it."""
     try:
-        with Image.open(path) as picture:
+        with _opened(path) as picture:
             return picture.mode in GREY_MODES
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+    except Exception as error:  # a broken picture can raise anything at all
         raise UserError(f"{path}: no picture: {error}") from error
+
+
+@contextmanager
+def _opened(source: Path | BytesIO) -> Iterator[Image.Image]:
+    """Open a picture; refuse one that would fill the memory, and say nothing of odd notes beside the pixels."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("error", Image.DecompressionBombWarning)
+        with Image.open(source) as picture:
+            yield picture

@@ -1,0 +1,235 @@
+"""Everything that reads what others wrote, each with whole inputs to begin with."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import pickle
+import shutil
+import tarfile
+import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+from PIL import Image
+from safetensors.torch import save
+
+from benchmarks.torture.small_runs import WORDS, small_experiment
+from feddecorr.collapse.feature_files import read_features
+from feddecorr.collapse.shared_evidence import Evidence
+from feddecorr.collapse.statistics import Statistics
+from feddecorr.data.formats.archives import collect
+from feddecorr.data.formats.idx import read_idx, write_idx
+from feddecorr.data.formats.pickles import load_pickle
+from feddecorr.data.formats.pictures import decode
+from feddecorr.data.npz import Npz
+from feddecorr.data.table_file import TableFile
+from feddecorr.errors import UserError
+from feddecorr.federation import Simulation, Task
+from feddecorr.messages import Broadcast, Update
+from feddecorr.models.first_weights import read_weights
+from feddecorr.partition.split_file import read_split
+from feddecorr.report import write_report
+from feddecorr.runs.directory import RunDirectory
+from feddecorr.runs.pipeline import run
+from feddecorr.settings.experiment import Experiment
+from feddecorr.settings.trust import STRANGER
+from feddecorr.settings.words import read_words
+from feddecorr.studies.summary import read_summaries
+from feddecorr.wire import from_bytes, to_bytes
+
+
+@dataclass(frozen=True)
+class Reader:
+    """What reads, and whole inputs by their (file) names."""
+
+    whole: Mapping[str, bytes]
+    read: Callable[[Path, str, bytes], object]
+
+
+def _file(function: Callable[[Path], object]) -> Callable[[Path, str, bytes], object]:
+    def read(folder: Path, name: str, content: bytes) -> object:
+        (folder / name).write_bytes(content)
+        return function(folder / name)
+
+    return read
+
+
+def _settings(_: Path) -> Reader:
+    document = small_experiment("regularizers=feddecorr", "transforms=clip").to_dict()
+    toml = 'rounds = 3\nmodel = "mlp"\n[training]\nlr = 0.1\n[partition]\nname = "dirichlet"\nalpha = 0.5\n'
+    whole = {"experiment.json": json.dumps(document).encode(), "experiment.toml": toml.encode()}
+    return Reader(whole, _file(lambda path: Experiment.parse(read_words([str(path)]), STRANGER)))
+
+
+def _words(_: Path) -> Reader:
+    def read(_: Path, __: str, content: bytes) -> object:
+        words = content.decode(errors="surrogateescape").split("\n")
+        return Experiment.parse(read_words([word for word in words if "=" in word]), STRANGER)
+
+    return Reader({"words": "\n".join(WORDS).encode()}, read)
+
+
+def _run(folder: Path) -> Reader:
+    """Return what a run's directory gives to `show`, `report` and `records`."""
+    whole = folder / "whole"
+    list(run(small_experiment("method=scaffold", "rounds=2"), whole))
+    names = ("experiment.json", "environment.json", "federation.json", "rounds.jsonl", "weights.safetensors")
+    contents = {name: (whole / name).read_bytes() for name in (*names, "roster.safetensors")}
+
+    def read(folder: Path, name: str, content: bytes) -> None:
+        broken = folder / "broken"
+        shutil.copytree(whole, broken, dirs_exist_ok=True)
+        (broken / name).write_bytes(content)
+        directory = RunDirectory.open(broken)
+        json.dumps(directory.to_dict(), allow_nan=False)
+        read_summaries([broken])
+        write_report([broken], folder / "report.html")
+
+    return Reader(contents, read)
+
+
+def _resumed(folder: Path) -> Reader:
+    """Return what a run's directory gives to `resume`, up to the training."""
+    whole = folder / "whole"
+    experiment = small_experiment("method=scaffold", "rounds=2")
+    list(run(experiment, whole))
+    simulation = Simulation(experiment)
+    start = simulation.federation.start()
+    names = ("rounds.jsonl", "weights.safetensors", "federation.json", "server/2.safetensors")
+
+    def read(folder: Path, name: str, content: bytes) -> object:
+        broken = folder / "broken"
+        shutil.copytree(whole, broken, dirs_exist_ok=True)
+        (broken / name).write_bytes(content)
+        return RunDirectory.open(broken).take_up(simulation.federation, start)
+
+    return Reader({name: (whole / name).read_bytes() for name in names}, read)
+
+
+def _features(_: Path) -> Reader:
+    z, y = np.random.default_rng(0).normal(size=(20, 3)), np.arange(20) % 3
+    npy, npz, packed, csv = io.BytesIO(), io.BytesIO(), io.BytesIO(), io.BytesIO()
+    np.save(npy, z)
+    np.savez(npz, features=z, labels=y)
+    np.savez_compressed(packed, features=z)
+    np.savetxt(csv, np.column_stack([z, y]), delimiter=",", header="a,b,c,label", comments="")
+    tensors = save({"features": torch.from_numpy(z), "labels": torch.from_numpy(y)})
+    streams = {"z.npy": npy, "z.npz": npz, "packed.npz": packed, "z.csv": csv}
+    whole = {name: stream.getvalue() for name, stream in streams.items()}
+    return Reader({**whole, "z.safetensors": tensors}, _file(read_features))
+
+
+def _tables(_: Path) -> Reader:
+    """Return tables of features, as pandas writes them."""
+    table = pd.DataFrame({"a": np.arange(20) / 7, "b": np.arange(20), "label": [f"class {n % 2}" for n in range(20)]})
+    whole = {"t.csv": table.to_csv(index=False).encode(), "t.parquet": table.to_parquet(index=False)}
+    return Reader(whole, _file(lambda path: TableFile(path=path).load()))
+
+
+def _evidence(_: Path) -> Reader:
+    """Return what nodes tell of their representations."""
+    z = torch.from_numpy(np.random.default_rng(0).normal(size=(20, 3)))
+    whole = {"evidence": Evidence(Statistics.of(z).moments, 7).to_bytes()}
+    return Reader(whole, lambda _, __, content: Evidence.from_bytes(content).diagnosis())
+
+
+def _own_arrays(_: Path) -> Reader:
+    stream = io.BytesIO()
+    np.savez_compressed(stream, x=np.zeros((20, 4, 4), np.uint8), y=np.arange(20) % 2)
+    return Reader({"own.npz": stream.getvalue()}, _file(lambda path: Npz(path=path).load()))
+
+
+def _weights(_: Path) -> Reader:
+    stream = io.BytesIO()
+    torch.save({"a": torch.ones(3, 4), "b": torch.zeros(2)}, stream)
+    tensors = save({"a": torch.ones(3, 4), "b": torch.zeros(2)}, {"round": "1"})
+    return Reader({"w.safetensors": tensors, "w.pt": stream.getvalue()}, _file(read_weights))
+
+
+def _idx(_: Path) -> Reader:
+    whole = {"idx": write_idx(np.arange(60, dtype=np.uint8).reshape(3, 4, 5))}
+    return Reader(whole, lambda _, name, content: read_idx(name, content, 3))
+
+
+def _pickles(_: Path) -> Reader:
+    batch = {"data": np.zeros((2, 12), np.uint8), "labels": [0, 1]}
+    whole = {f"protocol {number}": pickle.dumps(batch, protocol=number) for number in (0, 2, 4)}
+    return Reader(whole, lambda _, name, content: load_pickle(name, content))
+
+
+def _archives(_: Path) -> Reader:
+    plain, zipped = io.BytesIO(), io.BytesIO()
+    with tarfile.open(fileobj=plain, mode="w") as tar:
+        for name in ("a/one", "a/two"):
+            member = tarfile.TarInfo(name)
+            member.size = 100
+            tar.addfile(member, io.BytesIO(bytes(100)))
+    with zipfile.ZipFile(zipped, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a/one", bytes(100))
+        archive.writestr("a/two", b"x" * 100)
+    whole = {"a.tar": plain.getvalue(), "a.tar.gz": gzip.compress(plain.getvalue()), "a.zip": zipped.getvalue()}
+    return Reader(whole, _file(lambda path: collect(path, lambda _: True)))
+
+
+def _pictures(_: Path) -> Reader:
+    whole = {}
+    for kind in ("PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP"):
+        stream = io.BytesIO()
+        exif = Image.Exif()
+        exif[0x0112] = 6
+        Image.fromarray(np.arange(192, dtype=np.uint8).reshape(8, 8, 3)).save(stream, kind, exif=exif)
+        whole[kind] = stream.getvalue()
+    return Reader(whole, lambda _, name, content: decode(name, content, size=8))
+
+
+def _splits(_: Path) -> Reader:
+    return Reader({"split.json": b"[\n[0, 1, 2],\n[3, 4]\n]\n"}, _file(read_split))
+
+
+def _messages(_: Path) -> Reader:
+    state = {"w": torch.ones(2, 3)}
+    update = Update(1, 2, 3, 0.5, state, {}, {}, {"cross_entropy": 1.0}, {"cross_entropy": [1.0, 0.5]})
+    kinds: dict[str, Broadcast | Update] = {"broadcast": Broadcast(1, state, {}, {}), "update": update}
+    task = json.dumps(Simulation(small_experiment()).task.to_dict()).encode()
+
+    def read(_: Path, name: str, content: bytes) -> object:
+        if name == "task":
+            try:
+                document = json.loads(content)
+            except (ValueError, RecursionError) as error:
+                raise UserError(str(error)) from error  # whoever takes bytes from elsewhere reads JSON first
+            return Task.from_dict(document)
+        return from_bytes(Update if name == "update" else Broadcast, content)
+
+    return Reader({**{name: to_bytes(message) for name, message in kinds.items()}, "task": task}, read)
+
+
+def _records(_: Path) -> Reader:
+    return Reader({"r.jsonl": b'{"digest": "x", "rounds": []}\n'}, _file(lambda path: read_summaries([path])))
+
+
+READERS: dict[str, Callable[[Path], Reader]] = {
+    "archives": _archives,
+    "evidence": _evidence,
+    "features": _features,
+    "idx": _idx,
+    "messages": _messages,
+    "own arrays": _own_arrays,
+    "pickles": _pickles,
+    "pictures": _pictures,
+    "records": _records,
+    "resumed runs": _resumed,
+    "runs": _run,
+    "settings": _settings,
+    "splits": _splits,
+    "tables": _tables,
+    "weights": _weights,
+    "words": _words,
+}
+"""By name; each is made in a folder of its own."""

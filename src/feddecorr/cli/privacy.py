@@ -1,0 +1,47 @@
+"""The command that tells how much privacy a run has spent, or will spend."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from feddecorr.cli.console import JsonOption, print_json, print_text, say
+from feddecorr.settings.trust import CLOSED
+from feddecorr.settings.words import read_words
+
+
+def privacy(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="DIR | [FILE.toml] [KEY=VALUE]...", help="A run, or the settings of one to come."),
+    ] = None,
+    delta: Annotated[float | None, typer.Option(help="By default 1 over ten times the number of clients.")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Tell how much differential privacy of clients a run has spent, or will spend.
+
+    Example:  feddecorr privacy clients=1000 participation=0.05 rounds=100 transforms=private transforms.private.noise=1
+
+    Example:  feddecorr privacy runs/a --delta 1e-5
+    """
+    from feddecorr.accounting import privacy_spent  # noqa: PLC0415
+    from feddecorr.runs.directory import RunDirectory  # noqa: PLC0415
+    from feddecorr.settings.experiment import Experiment  # noqa: PLC0415 - PyTorch is loaded when it is needed
+
+    said = words or []
+    if len(said) == 1 and Path(said[0]).is_dir():
+        run = RunDirectory.open(said[0])
+        experiment, rounds = run.described(), run.finished_rounds()
+    else:
+        experiment = Experiment.parse(read_words(said), CLOSED)
+        rounds = experiment.rounds
+    spent = privacy_spent(experiment, rounds, delta)
+    if json:
+        print_json(spent.to_dict())
+        return
+    guarantee = f"epsilon {spent.epsilon:.3f} at delta {spent.delta:.3g}"
+    print_text(f"{guarantee} after {spent.rounds} rounds: {spent.neighbours}")
+    if spent.epsilon_if_drawn != spent.epsilon:
+        say(f"for a client that is known to have been in every round, epsilon is {spent.epsilon_if_drawn:.3f}")

@@ -1,0 +1,15 @@
+"""What a run keeps of its data, beside the roster."""
+
+from __future__ import annotations
+
+from feddecorr.settings.kinds import Kind
+
+
+class AboutData(Kind):
+    """The file `federation.json`: what a reader of results has to know, and digests that tell other data apart."""
+
+    note: str
+    classes: tuple[str, ...]
+    clients: int
+    data: str | None
+    split: str | None

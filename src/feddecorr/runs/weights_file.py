@@ -1,0 +1,34 @@
+"""The file with which a round counts: the model, and a mark of all else that belongs to that round."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import PositiveInt
+
+from feddecorr.files import load_note, parse_json, reading, save_tensors
+from feddecorr.settings.kinds import Kind
+from feddecorr.states import State
+
+KEY = "run"
+"""The one key of the note: of several, the order in the file would be by chance, and so its bytes."""
+
+
+class Mark(Kind):
+    """The round, the digest of what the method keeps, and the tally of what clients remember."""
+
+    round: PositiveInt
+    server: str
+    memories: str
+
+
+def write_weights(path: Path, weights: State, mark: Mark) -> None:
+    """Replace the file in one step."""
+    save_tensors(path, weights, {KEY: mark.model_dump_json()})
+
+
+def read_mark(path: Path) -> Mark:
+    """Return the mark of the file, without its tensors."""
+    note = load_note(path)
+    with reading(path):
+        return Mark.parse(parse_json(note[KEY].encode()))

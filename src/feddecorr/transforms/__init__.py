@@ -1,0 +1,38 @@
+"""Transforms by name: what happens to updates between their check and the method, whichever that is."""
+
+from feddecorr.settings.kinds import Family
+from feddecorr.transforms.attack import Attack
+from feddecorr.transforms.clipping import Clip
+from feddecorr.transforms.krum import Krum
+from feddecorr.transforms.private import LocallyPrivate, Private
+from feddecorr.transforms.robust import GeometricMedian, Median, TrimmedMean
+from feddecorr.transforms.transform import Transform, Updates
+
+TRANSFORMS = Family(
+    "transform",
+    Transform,
+    {
+        "clip": Clip,
+        "median": Median,
+        "trimmed_mean": TrimmedMean,
+        "geometric_median": GeometricMedian,
+        "krum": Krum,
+        "private": Private,
+        "locally_private": LocallyPrivate,
+        "attack": Attack,
+    },
+)
+
+__all__ = [
+    "TRANSFORMS",
+    "Attack",
+    "Clip",
+    "GeometricMedian",
+    "Krum",
+    "LocallyPrivate",
+    "Median",
+    "Private",
+    "Transform",
+    "TrimmedMean",
+    "Updates",
+]
