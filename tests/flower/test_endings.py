@@ -125,7 +125,7 @@ def test_a_run_that_fails_and_one_that_is_interrupted(tmp_path: Path, start: Sta
 
     mended = small("method=outside:Failing", "method.round=1000", "rounds=1000", "engine=flower")
     (out / "experiment.json").write_text(mended.model_dump_json())
-    interrupted = start("resume", out)
+    interrupted = start("resume", out, "--trust")
     interrupted.wait_for(lambda: RunDirectory(out).finished_rounds() > 2)
     seen = interrupted.family()
     interrupted.process.send_signal(signal.SIGINT)
