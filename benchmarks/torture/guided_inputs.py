@@ -26,16 +26,7 @@ def torture(name: str, count: int) -> dict[str, Any]:
     """Start the process of a reader; return what it went through, and what went wrong."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
-        command = [
-            sys.executable,
-            "-m",
-            "benchmarks.torture.guided_inputs",
-            "--one",
-            name,
-            "--count",
-            str(count),
-            folder,
-        ]
+        command = [sys.executable, "-m", "benchmarks.torture.guided_reader", name, str(count), folder]
         done = subprocess.run(command, env=environment(), capture_output=True, text=True, errors="replace", check=False)
         kept = [file.read_bytes() for file in place.glob("*-*") if file.is_file()]
         outside = [file.name for file in place.iterdir() if file.is_dir() and file.name not in ("inside", "corpus")]
