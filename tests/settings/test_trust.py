@@ -32,16 +32,17 @@ class Failing(outside.Failing):
     "Fails as the other does."
 """
 
-NAMED: dict[str, Any] = {
-    "model": {"name": "custom", "source": "MODULE:build"},
-    "method": {"name": "MODULE:Failing"},
-    "data": {"name": "MODULE:build"},
-    "partition": {"name": "flower", "options": {"alpha": "MODULE:build"}},
-    "engine": {"name": "MODULE:build"},
-    "regularizers": {"MODULE:build": {}},
-    "transforms": {"clip": {"name": "MODULE:build"}},
-    "training": {"schedule": {"name": "MODULE:build"}},
-}
+NAMED: list[dict[str, Any]] = [
+    {"model": {"name": "custom", "source": "MODULE:build"}},
+    {"model": {"name": "MODULE:build", "options": {"args": ["touch", "executed"]}}},
+    {"method": {"name": "MODULE:Failing"}},
+    {"data": {"name": "MODULE:build"}},
+    {"partition": {"name": "flower", "options": {"alpha": "MODULE:build"}}},
+    {"engine": {"name": "MODULE:build"}},
+    {"regularizers": {"MODULE:build": {}}},
+    {"transforms": {"clip": {"name": "MODULE:build"}}},
+    {"training": {"schedule": {"name": "MODULE:build"}}},
+]
 """All places of an experiment that can name code."""
 
 
@@ -62,27 +63,37 @@ def was_executed(place: Path) -> bool:
     return (place / "executed").exists()
 
 
-def spoil(place: Path, setting: str) -> Path:
+def spoil(place: Path, named: dict[str, Any]) -> Path:
     """Make a run whose file names the module in that place."""
     out = place / "run"
     list(run(small("rounds=1"), out))
     file = out / "experiment.json"
-    stored = json.loads(file.read_text()) | json.loads(
-        json.dumps({setting: NAMED[setting]}).replace("MODULE", place.name)
-    )
+    stored = json.loads(file.read_text()) | json.loads(json.dumps(named).replace("MODULE", place.name))
     file.write_text(json.dumps({**stored, "rounds": 2}))
     return out
 
 
 def test_every_family_is_tried() -> None:
-    assert set(FAMILIES) <= set(NAMED)
+    assert set(FAMILIES) <= {setting for named in NAMED for setting in named}
 
 
-@pytest.mark.parametrize("setting", NAMED)
-def test_looking_imports_nothing_and_going_on_is_refused(place: Path, feddecorr: CommandLine, setting: str) -> None:
-    out = spoil(place, setting)
-    for words in (["show", out], ["show", out, "--json"], ["report", out], ["records", out, "-o", "r.jsonl"]):
+@pytest.mark.parametrize("named", NAMED, ids=lambda named: "-".join(named))
+def test_looking_imports_nothing_and_going_on_is_refused(
+    place: Path, feddecorr: CommandLine, named: dict[str, Any]
+) -> None:
+    """Neither in the run's directory nor in the file that was made of it."""
+    out = spoil(place, named)
+    for words in (
+        ["show", out],
+        ["show", out, "--json"],
+        ["report", out],
+        ["records", out, "-o", "r.jsonl"],
+        ["table", out],
+        ["table", "r.jsonl"],
+        ["export", "r.jsonl", "-o", "r.csv"],
+    ):
         assert feddecorr(*words).code == 0
+    assert "no two are finished" in feddecorr("compare", "r.jsonl").err
     for words in (
         ["resume", out],
         ["diagnose", out],
@@ -100,7 +111,7 @@ def test_looking_imports_nothing_and_going_on_is_refused(place: Path, feddecorr:
 
 
 def test_what_was_only_looked_at_cannot_be_used(place: Path) -> None:
-    seen = RunDirectory.open(spoil(place, "method")).described()
+    seen = RunDirectory.open(spoil(place, {"method": {"name": "MODULE:Failing"}})).described()
     assert seen.to_dict()["method"] == {"name": f"{place.name}:Failing"}
     assert f"method={place.name}:Failing" in command(seen)
     with pytest.raises(UserError, match="only looked at"):
@@ -114,7 +125,7 @@ def test_trust_does_not_reach_into_the_working_directory(
     place: Path, feddecorr: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A stranger may have put a module there; whoever wants it says its name, or sets PYTHONPATH."""
-    out = spoil(place, "model")
+    out = spoil(place, NAMED[0])
     for words in (["resume", out, "--trust"], ["diagnose", out, "--trust"]):
         refused = feddecorr(*words)
         assert refused.code == 2

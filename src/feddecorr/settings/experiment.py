@@ -171,11 +171,12 @@ class Experiment(Kind):
         for table in (settings["data"], settings["partition"]):
             if table.get("sha256"):
                 del table["path"]
-        model = settings["model"]
-        if self.model.sha256 or self.model.weights is None:
-            del model["weights"]
-        if self.model.weights is None:
-            del model["sha256"]
+        model = settings["model"]  # of which a network that was only looked at may have neither
+        weights = model.get("weights")
+        if weights is None or model.get("sha256"):
+            model.pop("weights", None)
+        if weights is None:
+            model.pop("sha256", None)
         return settings
 
     def digest(self) -> str:

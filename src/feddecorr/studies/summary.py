@@ -15,6 +15,7 @@ from feddecorr.files import write_bytes
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.rhythm import is_due
 from feddecorr.settings.experiment import Experiment
+from feddecorr.settings.trust import CLOSED
 from feddecorr.studies.command import command
 
 Line = dict[str, Any]
@@ -95,11 +96,11 @@ class Summary:
     def from_dict(cls, stored: Mapping[str, Any]) -> Summary:
         """Take what `to_dict` gave; settings that have come since then have their defaults, which change no bit.
 
-        Settings that cannot be read here, such as a method of somebody's own, are taken as they were written.
+        Settings that cannot be read here are taken as they were written; of code that they name, nothing is imported.
         """
         summary = cls(**{name: stored[name] for name in cls.__dataclass_fields__})
         try:
-            experiment = Experiment.parse(summary.experiment)
+            experiment = Experiment.parse(summary.experiment, CLOSED)
         except UserError:
             return summary
         return replace(summary, experiment=experiment.to_dict(), digest=experiment.digest())
