@@ -89,6 +89,10 @@ def test_what_cannot_be_read_is_told(path: Path, tmp_path: Path) -> None:
     table().to_csv(tmp_path / "indexed.csv")
     with pytest.raises(UserError, match="a column has no heading"):
         TableFile(path=tmp_path / "indexed.csv").load()
+    for index in ("id", "number"):
+        table().to_csv(tmp_path / "indexed.csv", index_label=index)
+        with pytest.raises(UserError, match=f"the column '{index}' numbers the rows"):
+            TableFile(path=tmp_path / "indexed.csv").load()
     with pytest.raises(UserError, match=r"a table is a \.csv or \.parquet file"):
         TableFile(path=tmp_path / "a.xlsx").load()
     with pytest.raises(UserError, match="there is no file"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,12 @@ from numpy.typing import NDArray
 
 from feddecorr.errors import UserError
 
-LABELS = ("label", "labels", "class", "target")
+LABELS = ("label", "labels", "class", "target", "y")
 """Headings of the column that holds the labels."""
 
 INDEX = "write the file without an index (pandas: to_csv(…, index=False))"
+INDEXES = ("id", "idx", "index", "row")
+"""Headings of what numbers the rows, also where numbers are left out."""
 
 Array = NDArray[Any]
 
@@ -25,40 +28,89 @@ def read_csv(path: Path) -> dict[str, Array]:
 
     The first line may name the columns.
     """
-    rows = _rows(path)
-    first = next(rows, (0, []))[1]
-    if not first:
-        raise UserError(f"{path} is empty")
-    headed = not all(map(_is_number, first)) and not (len(first) == 1 and first[0].lower() not in LABELS)
-    names = [cell.strip() for cell in first] if headed else []
-    if len(first) == 1 and not _is_number(first[0] if not headed else next(rows, (0, ["0"]))[1][0]):
-        return {"labels": np.array([cells[0] for _, cells in _rows(path, skip=headed)])}
-    marked = [place for place, name in enumerate(names) if name.lower() in LABELS]
-    if len(marked) > 1:
-        raise UserError(f"{path}, line 1: several columns could be the labels: {', '.join(names[k] for k in marked)}")
-    if "" in names:
-        raise UserError(f"{path}, line 1: column {names.index('') + 1} has no name: {INDEX}")
+    first, second = _first_two(path)
+    if len(first) == 1:
+        for separator, name in {";": "a semicolon", "\t": "a tab"}.items():
+            if separator in first[0]:
+                raise UserError(f"{path}, line 1: cells are separated by commas, not by {name}")
+    headed = _is_heading(path, first, second)
+    names = [cell.strip().removeprefix("#").strip() for cell in first] if headed else []  # NumPy writes a #
+    if headed and not second:
+        raise UserError(f"{path}: there is nothing below the heading")
     if not headed and len(first) > 1 and list(map(float, first)) == list(range(len(first))):
         raise UserError(f"{path}, line 1: it counts the columns: give them names, or leave the line out")
+    marked = _marked(path, names)
+    if len(first) == 1 and not _is_number((second if headed else first)[0]):
+        marked = [0]
     table = _table(path, names, width=len(first), marked=marked)
-    if not headed and _counts(table.get("features")):
-        raise UserError(f"{path}: column 1 counts the rows: {INDEX}")
+    features = table.get("features")
+    if features is not None and features.shape[1] > 1 and 0 not in marked and counts_rows(features[:, 0]):
+        raise UserError(f"{path}: column 1 counts the rows: {INDEX}; a feature that does so must not come first")
     return table
+
+
+def counts_rows(column: Array) -> bool:
+    """Tell whether a column has all numbers from some on, each once and in any order, as an index has."""
+    if len(column) < 3 or not np.isfinite(column).all():
+        return False
+    return bool((np.sort(column) == column.min() + np.arange(len(column))).all())
+
+
+def _first_two(path: Path) -> tuple[list[str], list[str]]:
+    rows = _rows(path)
+    first, second = next(rows, (0, []))[1], next(rows, (0, []))[1]
+    if not first:
+        raise UserError(f"{path} is empty")
+    return first, second
+
+
+def _is_heading(path: Path, first: Sequence[str], second: Sequence[str]) -> bool:
+    """Tell whether the first line names the columns; a single column of words could do without."""
+    if all(map(_is_number, first)):
+        return False
+    if len(first) > 1 or first[0].strip().lower() in LABELS or (second and _is_number(second[0])):
+        return True
+    if all(cells != first for _, cells in _rows(path, skip=True)):
+        raise UserError(
+            f"{path}, line 1: '{first[0]}' could be a heading or a class with one sample: let the heading be 'label'"
+        )
+    return False
+
+
+def _marked(path: Path, names: Sequence[str]) -> list[int]:
+    """Return which columns hold labels, one or none; refuse headings that leave it open what is a feature."""
+    small = [name.lower() for name in names]
+    if "" in small:
+        raise UserError(f"{path}, line 1: column {small.index('') + 1} has no name: {INDEX}")
+    for place, name in enumerate(small):
+        if len(small) > 1 and name in INDEXES:
+            raise UserError(f"{path}, line 1: column {place + 1} ('{names[place]}') numbers the rows: {INDEX}")
+    marked = [place for place, name in enumerate(small) if name in LABELS]
+    if len(marked) > 1:
+        raise UserError(f"{path}, line 1: several columns could be the labels: {', '.join(names[k] for k in marked)}")
+    if {"x", "y"} <= set(small):
+        raise UserError(f"{path}, line 1: the column 'y' could be the labels or belong to 'x': give it another name")
+    return marked
 
 
 def _table(path: Path, names: Sequence[str], *, width: int, marked: Sequence[int]) -> dict[str, Array]:
     """Read the numbers; where that fails, find the cell."""
     options: dict[str, Any] = {"delimiter": ",", "skiprows": int(bool(names)), "quotechar": '"', "comments": None}
+    options["encoding"] = "utf-8-sig"
     rest = [place for place in range(width) if place not in marked]
     _check_widths(path, names, width)
     found: dict[str, Array] = {}
     if rest:
         try:
-            found["features"] = np.loadtxt(path, usecols=rest, ndmin=2, encoding="utf-8", **options)
+            found["features"] = np.loadtxt(path, usecols=rest, ndmin=2, **options)
         except ValueError as error:
             raise UserError(_wrong_cell(path, names, rest) or f"{path} cannot be read: {error}") from error
+        if not np.isfinite(found["features"]).all():
+            raise UserError(_wrong_cell(path, names, rest) or f"{path} holds NaN or infinity")
     for place in marked:
-        words = np.loadtxt(path, usecols=place, ndmin=1, dtype=str, encoding="utf-8", **options)
+        words = np.array([cells[place].strip() for _, cells in _rows(path, skip=bool(names))])
+        if not words.astype(bool).all():
+            raise UserError(_wrong_cell(path, names, marked, words=True) or f"{path}: a label is empty")
         found["labels"] = words.astype(float) if all(map(_is_number, words)) else words
     return found
 
@@ -69,19 +121,20 @@ def _check_widths(path: Path, names: Sequence[str], width: int) -> None:
             raise UserError(f"{path}, line {line}: {len(cells)} cells, where the first line has {width}")
 
 
-def _wrong_cell(path: Path, names: Sequence[str], places: Sequence[int]) -> str | None:
+def _wrong_cell(path: Path, names: Sequence[str], places: Sequence[int], *, words: bool = False) -> str | None:
     for line, cells in _rows(path, skip=bool(names)):
         for place in places:
-            if not _is_number(cells[place]):
-                column = f"column {place + 1}" + (f" ('{names[place]}')" if names else "")
-                what = f"holds '{cells[place]}', which is no number" if cells[place].strip() else "is empty"
-                return f"{path}, line {line}: {column} {what}"
+            column = f"{path}, line {line}: column {place + 1}" + (f" ('{names[place]}')" if names else "")
+            if not cells[place].strip():
+                return f"{column} is empty"
+            if not words and not _is_number(cells[place], finite=True):
+                return f"{column} holds '{cells[place]}', which is no number"
     return None
 
 
 def _rows(path: Path, *, skip: bool = False) -> Iterator[tuple[int, list[str]]]:
     """Yield the number and the cells of each line that is not blank, with or without the first."""
-    with path.open(encoding="utf-8", newline="") as file:
+    with path.open(encoding="utf-8-sig", newline="") as file:
         reader = csv.reader(file)
         rows = ((reader.line_num, cells) for cells in reader if cells)
         if skip:
@@ -89,17 +142,8 @@ def _rows(path: Path, *, skip: bool = False) -> Iterator[tuple[int, list[str]]]:
         yield from rows
 
 
-def _is_number(cell: str) -> bool:
+def _is_number(cell: str, *, finite: bool = False) -> bool:
     try:
-        float(cell)
+        return math.isfinite(float(cell)) or not finite
     except ValueError:
         return False
-    return True
-
-
-def _counts(features: Array | None) -> bool:
-    """Tell whether the first of several columns is 0, 1, 2, … or 1, 2, 3, …, as an index is."""
-    if features is None or features.shape[1] < 2 or len(features) < 3:
-        return False
-    column = features[:, 0]
-    return bool((column - column[0] == np.arange(len(column))).all()) and column[0] in (0, 1)

@@ -27,6 +27,7 @@ Array = NDArray[Any]
 class Features:
     """What a file holds: an array, mapped and not in memory where its format allows that, and perhaps labels."""
 
+    path: Path
     array: Array
     labels: Tensor | None
 
@@ -34,6 +35,8 @@ class Features:
         """Yield the features part by part."""
         for start in range(0, len(self.array), CHUNK):
             part = np.array(self.array[start : start + CHUNK])  # a copy: torch takes no read-only memory
+            if part.dtype.kind == "f" and not (fine := np.isfinite(part.reshape(len(part), -1)).all(axis=1)).all():
+                raise UserError(f"{self.path}: sample {start + int(np.argmin(fine)) + 1} holds NaN or infinity")
             z = torch.from_numpy(part if part.dtype.kind == "f" else part.astype(np.float64))
             yield Batch(as_batch(z), None if self.labels is None else self.labels[start : start + CHUNK])
 
@@ -71,7 +74,7 @@ def read_features(path: Path, labels: Path | None = None) -> Features:
         raise UserError(f"{path}: features are numbers, not {features.dtype}")
     if numbers is not None and len(numbers) != len(features):
         raise UserError(f"{path} holds {len(features)} samples, but there are {len(numbers)} labels")
-    return Features(features, numbers)
+    return Features(path, features, numbers)
 
 
 def _features(path: Path) -> tuple[Array, Array | None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from feddecorr.collapse.csv_tables import INDEXES, counts_rows
 from feddecorr.errors import UserError
 
 if TYPE_CHECKING:
@@ -37,4 +38,11 @@ def read_table(path: Path) -> pd.DataFrame:
             f"{path}: a column has no heading ({nameless[0]}); if it is an index, write the table without it "
             "(to_csv(…, index=False)), else give it a name"
         )
+    for place, name in enumerate(map(str, table.columns)):
+        column = table.iloc[:, place]
+        if name.lower() in INDEXES or (place == 0 and column.dtype.kind in "iuf" and counts_rows(column.to_numpy())):
+            raise UserError(
+                f"{path}: the column '{name}' numbers the rows; if it is an index, write the table without it "
+                "(to_csv(…, index=False)), else give it another name, and let it not come first"
+            )
     return table
