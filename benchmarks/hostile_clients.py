@@ -20,9 +20,10 @@ from feddecorr.runs.pipeline import run
 from feddecorr.settings.experiment import Experiment
 from feddecorr.settings.words import read_words
 
+LAST = 5
 WORDS = [
-    "data=digits", "clients=10", "partition=dirichlet", "partition.alpha=1", "model=convnet", "model.norm=group",
-    "training.epochs=2", "training.lr=0.05", "rounds=20", "evaluation.every=1", "engine=pool",
+    "data=digits", "clients=10", "partition=dirichlet", "partition.alpha=1", "model=mlp", "training.epochs=2",
+    "training.lr=0.05", "training.together=auto", "rounds=20", "evaluation.every=20", f"evaluation.final={LAST}",
 ]  # fmt: skip
 RULES = {
     "mean (FedAvg)": [],
@@ -34,7 +35,6 @@ RULES = {
     "clipping (1)": ["transforms.clip.norm=1"],
 }
 ATTACKS = ["nobody", "noise", "flipped", "scaled"]
-LAST = 5
 
 
 def accuracy(words: list[str]) -> float:
