@@ -37,7 +37,7 @@ GROWTH = 16 << 20
 COUNTS = ("files", "threads", "shared memory")
 """What may not grow at all."""
 
-SHARED = Path("/dev/shm")
+SHARED = Path("/dev/shm")  # noqa: S108 - nothing is put there
 
 
 def segments(process: psutil.Process) -> set[str]:
@@ -77,6 +77,11 @@ def start(out: Path, number: int, temporary: Path) -> subprocess.Popen[bytes]:
     )
 
 
+def names(folder: Path) -> list[str]:
+    """Return what is in a folder."""
+    return [file.name for file in folder.iterdir()]
+
+
 def shared_by(group: int) -> list[str]:
     """Return what is in the folder of shared memory by the name of that process: PyTorch's names tell."""
     return [file.name for file in SHARED.iterdir() if f"_{group}_" in file.name]
@@ -97,7 +102,7 @@ def torture(rounds: int, between: int) -> dict[str, Any]:
             parts.append(late)
             wrong = late["memory"] > early["memory"] + GROWTH or any(late[name] > early[name] for name in COUNTS)
             grown += [{"round": number, "early": early, "late": late}] if wrong else []
-            left += [*os.listdir(temporary), *shared_by(process.pid)]
+            left += [*names(temporary), *shared_by(process.pid)]
             print(f"round {number} of {rounds}: {late}", file=sys.stderr)
         size = sum(file.stat().st_size for file in out.rglob("*") if file.name != "rounds.jsonl")
         after_kill = killed(out, rounds + between, temporary)
@@ -116,10 +121,10 @@ def killed(out: Path, number: int, temporary: Path) -> list[str]:
         time.sleep(0.1)
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
-    if not os.listdir(temporary):
+    if not names(temporary):
         raise RuntimeError("the killed process had nothing in the temporary folder: nothing was tried")
     start(out, lines + 2 * EARLY, temporary).communicate()
-    return [*os.listdir(temporary), *shared_by(process.pid)]
+    return [*names(temporary), *shared_by(process.pid)]
 
 
 def main() -> None:

@@ -5,7 +5,8 @@
 A run by FedAvg, SCAFFOLD or MOON, serial or with a pool, is started as a command and killed by SIGKILL after a random
 part of the time that an undisturbed one takes; then it is resumed, which may be killed, too. Whenever a run is finished
 it is compared with the undisturbed one, and the next one begins. No process may outlive its command. At the end, one
-more start sweeps the temporary folder, which must then be empty. Commands are forks of this process, so that the time goes into runs, not into imports.
+more start sweeps the temporary folder, which must then be empty. Commands are forks of this process, so that the time
+goes into runs, not into imports.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from typing import Any
 
 import psutil
 
-import feddecorr.runs.pipeline  # so that forks have it
+import feddecorr.runs.pipeline  # noqa: F401 - so that forks have it
 from benchmarks.recording import write_record
 from benchmarks.torture.small_runs import WORDS, leftovers, outcome
 from feddecorr.cli import main as feddecorr_command

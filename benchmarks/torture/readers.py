@@ -6,10 +6,10 @@ import gzip
 import io
 import json
 import pickle
-import shutil
 import tarfile
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,7 +40,9 @@ from feddecorr.runs.pipeline import run
 from feddecorr.settings.experiment import Experiment
 from feddecorr.settings.trust import STRANGER
 from feddecorr.settings.words import read_words
-from feddecorr.studies.summary import read_summaries
+from feddecorr.studies.frames import load_runs
+from feddecorr.studies.result_tables import tabulate
+from feddecorr.studies.summary import read_summaries, write_summaries
 from feddecorr.wire import from_bytes, to_bytes
 
 
@@ -75,6 +77,17 @@ def _words(_: Path) -> Reader:
     return Reader({"words": "\n".join(WORDS).encode()}, read)
 
 
+@contextmanager
+def _broken(run: Path, name: str, content: bytes) -> Iterator[None]:
+    """Let a file of a run be broken for a while."""
+    before = (run / name).read_bytes()
+    (run / name).write_bytes(content)
+    try:
+        yield
+    finally:
+        (run / name).write_bytes(before)
+
+
 def _run(folder: Path) -> Reader:
     """Return what a run's directory gives to `show`, `report` and `records`."""
     whole = folder / "whole"
@@ -83,13 +96,11 @@ def _run(folder: Path) -> Reader:
     contents = {name: (whole / name).read_bytes() for name in (*names, "roster.safetensors")}
 
     def read(folder: Path, name: str, content: bytes) -> None:
-        broken = folder / "broken"
-        shutil.copytree(whole, broken, dirs_exist_ok=True)
-        (broken / name).write_bytes(content)
-        directory = RunDirectory.open(broken)
-        json.dumps(directory.to_dict(), allow_nan=False)
-        read_summaries([broken])
-        write_report([broken], folder / "report.html")
+        with _broken(whole, name, content):
+            directory = RunDirectory.open(whole)
+            json.dumps(directory.to_dict(), allow_nan=False)
+            read_summaries([whole])
+            write_report([whole], folder / "report.html")
 
     return Reader(contents, read)
 
@@ -103,11 +114,9 @@ def _resumed(folder: Path) -> Reader:
     start = simulation.federation.start()
     names = ("rounds.jsonl", "weights.safetensors", "federation.json", "server/2.safetensors")
 
-    def read(folder: Path, name: str, content: bytes) -> object:
-        broken = folder / "broken"
-        shutil.copytree(whole, broken, dirs_exist_ok=True)
-        (broken / name).write_bytes(content)
-        return RunDirectory.open(broken).take_up(simulation.federation, start)
+    def read(_: Path, name: str, content: bytes) -> object:
+        with _broken(whole, name, content):
+            return RunDirectory.open(whole).take_up(simulation.federation, start)
 
     return Reader({name: (whole / name).read_bytes() for name in names}, read)
 
@@ -157,9 +166,17 @@ def _idx(_: Path) -> Reader:
     return Reader(whole, lambda _, name, content: read_idx(name, content, 3))
 
 
+OLD_PICKLE = (
+    b"\x80\x02}q\x00(U\x04dataq\x01cnumpy.core.multiarray\n_reconstruct\nq\x02cnumpy\nndarray\nq\x03K\x00\x85U\x01b\x87Rq\x04"
+    b"(K\x01K\x02K\x03\x86cnumpy\ndtype\nq\x05U\x02u1K\x00K\x01\x87Rq\x06(K\x03U\x01|NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb"
+    b"\x89U\x06pixelstq\x07bU\x06labelsq\x08]q\x09(K\x00K\x01eu."
+)
+"""A batch of two examples with three bytes each, as Python 2 wrote them."""
+
+
 def _pickles(_: Path) -> Reader:
     batch = {"data": np.zeros((2, 12), np.uint8), "labels": [0, 1]}
-    whole = {f"protocol {number}": pickle.dumps(batch, protocol=number) for number in (0, 2, 4)}
+    whole = {"protocol 4": pickle.dumps(batch, protocol=4), "protocol 2": OLD_PICKLE}
     return Reader(whole, lambda _, name, content: load_pickle(name, content))
 
 
@@ -210,8 +227,16 @@ def _messages(_: Path) -> Reader:
     return Reader({**{name: to_bytes(message) for name, message in kinds.items()}, "task": task}, read)
 
 
-def _records(_: Path) -> Reader:
-    return Reader({"r.jsonl": b'{"digest": "x", "rounds": []}\n'}, _file(lambda path: read_summaries([path])))
+def _records(folder: Path) -> Reader:
+    whole = folder / "whole"
+    list(run(small_experiment("rounds=2"), whole))
+    write_summaries(folder / "whole.jsonl", read_summaries([whole]))
+
+    def read(path: Path) -> None:
+        tabulate(read_summaries([path]), by=[], columns=None, measure="accuracy", statistic="best")
+        load_runs(path)
+
+    return Reader({"r.jsonl": (folder / "whole.jsonl").read_bytes()}, _file(read))
 
 
 READERS: dict[str, Callable[[Path], Reader]] = {

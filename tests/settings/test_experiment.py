@@ -1,6 +1,7 @@
 import json
 import math
 import pickle
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
@@ -113,3 +114,10 @@ def test_alpha_may_be_infinite() -> None:
     partition = parse("partition.alpha=inf").partition
     assert isinstance(partition, Dirichlet)
     assert math.isinf(partition.alpha)
+
+
+@pytest.mark.parametrize("settings", [{"method": "\ud800"}, {"\udcff": 1}, {"model": {"name": "a:\ud800"}}])
+def test_half_characters_are_refused_in_words(settings: dict[str, Any]) -> None:
+    """As JSON can hold them, and commands that are not UTF-8."""
+    with pytest.raises(UserError, match=r"\\ud"):
+        Experiment.parse(settings)

@@ -77,7 +77,7 @@ def test_every_family_is_tried() -> None:
     assert set(FAMILIES) <= {setting for named in NAMED for setting in named}
 
 
-@pytest.mark.parametrize("named", NAMED, ids=lambda named: "-".join(named))
+@pytest.mark.parametrize("named", NAMED, ids="-".join)
 def test_looking_imports_nothing_and_going_on_is_refused(
     place: Path, feddecorr: CommandLine, named: dict[str, Any]
 ) -> None:

@@ -45,9 +45,9 @@ def write_report(directories: Sequence[Path], path: Path) -> None:
     for name, run in runs.items():
         if not rounds[name]:
             raise UserError(f"{run.path} has no finished round yet: 'feddecorr resume {run.path}' goes on")
-    sections = [*_sections(rounds), *_labels(runs), _settings(runs)]
+    known = [*_labels(runs), _settings(runs)]  # all is read before the rest is drawn
     switches = list(runs) if len(runs) > 1 else []
-    write_page(path, "Dimensional collapse, run by run", LEAD, sections, switches=switches)
+    write_page(path, "Dimensional collapse, run by run", LEAD, [*_sections(rounds), *known], switches=switches)
 
 
 def name_directories(directories: Sequence[Path]) -> list[str]:

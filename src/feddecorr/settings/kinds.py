@@ -38,8 +38,7 @@ class Kind(BaseModel):
         if isinstance(options, Mapping):
             for key in options:
                 if key not in cls.model_fields:
-                    hint = nearest(str(key), cls.model_fields)
-                    raise PydanticCustomError("unknown", "unknown option '{key}': {hint}", {"key": key, "hint": hint})
+                    raise refusal(f"unknown option '{key}': {nearest(str(key), cls.model_fields)}")
         return options
 
     @classmethod
@@ -108,7 +107,7 @@ class Family(Generic[K]):
             if self.wrapper and ":" in name and not self._is_kind(self._import(name, trust)):
                 name, options = self.wrapper, {"source": name, **options}
             return self.find(name, trust).model_validate(options, context=trust)
-        raise self._refusal(f"a {self.noun} is a name or a table of options, not {value!r}")
+        raise refusal(f"a {self.noun} is a name or a table of options, not {value!r}")
 
     def dump(self, kind: K) -> dict[str, Any]:
         """Return the mapping that `parse` takes."""
@@ -129,10 +128,10 @@ class Family(Generic[K]):
         if name in self.table:
             return self.table[name]
         if ":" not in name:
-            raise self._refusal(f"unknown {self.noun} '{name}': {nearest(name, self.table)}")
+            raise refusal(f"unknown {self.noun} '{name}': {nearest(name, self.table)}")
         found = self._import(name, trust)
         if not self._is_kind(found):
-            raise self._refusal(f"{self.noun} '{name}' is no subclass of {self.base.__name__}")
+            raise refusal(f"{self.noun} '{name}' is no subclass of {self.base.__name__}")
         return found
 
     def name(self, kind: K) -> str:
@@ -171,13 +170,15 @@ class Family(Generic[K]):
         try:
             return import_named(name, trust)
         except UserError as error:
-            raise self._refusal(f"{self.noun} {error}") from error
+            raise refusal(f"{self.noun} {error}") from error
 
     def _is_kind(self, found: object) -> TypeGuard[type[K]]:
         return isinstance(found, type) and issubclass(found, self.base)
 
-    def _refusal(self, message: str) -> PydanticCustomError:
-        return PydanticCustomError("unknown", "{message}", {"message": message})
+def refusal(message: str) -> PydanticCustomError:
+    """Return what a validator raises to refuse in these words; half characters, which JSON can hold, are spelled."""
+    spelled = message.encode(errors="backslashreplace").decode()
+    return PydanticCustomError("unknown", "{message}", {"message": spelled})
 
 
 def explain(error: ValidationError) -> str:

@@ -7,8 +7,12 @@ import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Required, get_type_hints
+
+from pydantic import TypeAdapter
+from typing_extensions import TypedDict
 
 from feddecorr.errors import UserError
 from feddecorr.files import write_bytes
@@ -30,6 +34,17 @@ _REDUCE: dict[str, tuple[int, Callable[[Sequence[float]], float]]] = {
 
 STATISTICS = tuple(_REDUCE)
 """What a run's accuracy can mean; they tell different stories."""
+
+
+class _Round(TypedDict, total=False):
+    """What others rely on in a round, whoever wrote it."""
+
+    round: Required[int]
+    model: Required[dict[str, float | None] | None]
+    seconds: float
+    terms: dict[str, float]
+    missing: dict[str, str]
+    averaging: dict[str, float] | None
 
 
 @dataclass(frozen=True)
@@ -99,6 +114,7 @@ class Summary:
         Settings that cannot be read here are taken as they were written; of code that they name, nothing is imported.
         """
         summary = cls(**{name: stored[name] for name in cls.__dataclass_fields__})
+        _whole().validate_python(vars(summary))
         try:
             experiment = Experiment.parse(summary.experiment, CLOSED)
         except UserError:
@@ -117,6 +133,13 @@ class Summary:
         ]
         fewest, reduce = _REDUCE[name]
         return float(reduce(values)) if len(values) >= fewest else None
+
+
+@cache
+def _whole() -> TypeAdapter[Any]:
+    """Return what checks the types of a summary's fields, and of its rounds'."""
+    fields: dict[str, Any] = {**get_type_hints(Summary), "rounds": list[_Round]}
+    return TypeAdapter(TypedDict("Fields", fields, total=True))  # type: ignore[misc]  # made of another class
 
 
 def _as_asked(lines: Iterable[Line], asked: Experiment) -> Iterator[Line]:
@@ -174,7 +197,7 @@ def _read(path: Path) -> Iterator[Summary]:
     for number, line in enumerate(lines, start=1):
         try:
             yield Summary.from_dict(json.loads(line))
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             hint = "'feddecorr records DIR -o FILE.jsonl' writes such files"
             raise UserError(f"{path}, line {number}: not the record of a run ({error!r}); {hint}") from error
 

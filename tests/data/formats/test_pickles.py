@@ -1,4 +1,5 @@
 import pickle
+import tracemalloc
 import warnings
 from pathlib import Path
 
@@ -77,6 +78,36 @@ def test_no_other_name_is_found(name: bytes) -> None:
 def test_whatever_is_no_dictionary_of_byte_arrays_is_refused_by_name(content: bytes) -> None:
     with pytest.raises(UserError, match="data_batch_1: no pickle of a data set"):
         load_pickle("data_batch_1", content)
+
+
+BOMBS = {
+    "a place with a large number": b"\x80\x02}r\xff\xff\xff\xefU\x01aK\x01s.",
+    "a tuple that holds itself often": b"\x80\x02}K\x01q\x00" + b"h\x00h\x00\x86q\x00" * 90 + b"K\x01s.",
+    "a list in itself": b"\x80\x02}U\x01a]q\x00h\x00as.",
+    "a copy of the last value": b"\x80\x02}(" + b"U\x01a2" * 9 + b"u.",
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_pickle_takes_no_more_than_it_is_long(name: str) -> None:
+    """The first takes 64 GB of Python's unpickler, the second would never end there."""
+    tracemalloc.start()
+    try:
+        if name == "a place with a large number":
+            assert load_pickle("batch", BOMBS[name]) == {"a": 1}
+        else:
+            with pytest.raises(UserError, match="no pickle of a data set"):
+                load_pickle("batch", BOMBS[name])
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_batch_of_python_3_is_read_too() -> None:
+    content = pickle.dumps({**BATCH, "more": BATCH["data"]}, 4)
+    found = load_pickle("batch", content)
+    np.testing.assert_array_equal(found["data"], BATCH["data"])
+    np.testing.assert_array_equal(found["more"], BATCH["data"])
 
 
 def test_a_cut_off_pickle_is_refused_wherever_it_is_cut() -> None:

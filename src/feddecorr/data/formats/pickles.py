@@ -1,14 +1,16 @@
 """Pickles of untrusted origin: numpy arrays of bytes and plain Python values, and nothing else.
 
-Not even numpy is called while such a file is read: where it names a piece of numpy, a stand-in notes what the
-file says, and the array is built afterwards from checked values.
+No unpickler reads them, but a small machine for the few commands that such files need. Where a file names a piece of
+numpy, a stand-in notes what it says, and the array is built afterwards from checked values. So nothing is called, and
+time and memory are bounded by the length of the file: Python's own unpickler takes gigabytes for a place in its memory
+with a large number, and forever for the hash of a tuple that holds itself often.
 """
 
 from __future__ import annotations
 
-import io
 import math
-import pickle
+import pickletools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -51,32 +53,164 @@ class StoredType:
         """Byte order and the like do not matter for bytes."""
 
 
-class _Reconstruct:
-    __slots__ = ()
-
-    def __call__(self, *_: object) -> StoredArray:
-        return StoredArray()
-
-
-ALLOWED: dict[tuple[str, str], Any] = {
-    ("numpy.core.multiarray", "_reconstruct"): _Reconstruct(),
-    ("numpy._core.multiarray", "_reconstruct"): _Reconstruct(),
-    ("numpy", "ndarray"): StoredArray,
-    ("numpy", "dtype"): StoredType,
+ALLOWED: dict[str, Callable[..., StoredArray | StoredType]] = {
+    "numpy.core.multiarray _reconstruct": lambda *_: StoredArray(),
+    "numpy._core.multiarray _reconstruct": lambda *_: StoredArray(),
+    "numpy ndarray": lambda *_: StoredArray(),
+    "numpy dtype": StoredType,
 }
+"""What may be named, and what stands in for it."""
+
+CONSTANTS: dict[str, Callable[[], Any]] = {
+    "NONE": lambda: None,
+    "NEWTRUE": lambda: True,
+    "NEWFALSE": lambda: False,
+    "EMPTY_TUPLE": tuple,
+    "EMPTY_LIST": list,
+    "EMPTY_DICT": dict,
+}
+VALUES = frozenset(
+    [
+        "INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT", "STRING", "BINSTRING",
+        "SHORT_BINSTRING", "UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8", "BINBYTES", "SHORT_BINBYTES",
+        "BINBYTES8",
+    ]
+)  # fmt: skip
+"""Commands whose argument is the value."""
+
+_MARK = object()
 
 
-class _Unpickler(pickle.Unpickler):
-    def find_class(self, module: str, name: str) -> Any:
-        if (module, name) not in ALLOWED:
-            raise pickle.UnpicklingError(f"it asks for {module}.{name}, and only numpy arrays are allowed")
-        return ALLOWED[module, name]
+class _Machine:
+    """What a pickle's commands work on: a stack, and values to come back to."""
+
+    def __init__(self) -> None:
+        self.stack: list[Any] = []
+        self.kept: dict[int, Any] = {}
+
+    def run(self, content: bytes) -> Any:
+        """Follow all commands, and return what is left."""
+        for command, argument, _ in pickletools.genops(content):
+            name = command.name
+            if name in VALUES:
+                self.stack.append(argument)
+            elif name in CONSTANTS:
+                self.stack.append(CONSTANTS[name]())
+            elif name == "STOP":
+                break
+            elif name in COMMANDS:
+                COMMANDS[name](self, argument)
+            elif name not in ("PROTO", "FRAME"):
+                raise ValueError(f"the command {name} has no place in it")
+        (result,) = self.stack
+        return result
+
+    def take(self, count: int) -> list[Any]:
+        """Take the last values off the stack."""
+        found = self.stack[-count:]
+        if len(found) < count or any(value is _MARK for value in found):
+            raise ValueError("a value is missing")
+        del self.stack[-count:]
+        return found
+
+    def take_marked(self) -> list[Any]:
+        """Take all values down to the mark."""
+        place = len(self.stack) - 1
+        while place >= 0 and self.stack[place] is not _MARK:
+            place -= 1
+        if place < 0:
+            raise ValueError("a mark is missing")
+        found = self.stack[place + 1 :]
+        del self.stack[place:]
+        return found
+
+    def keep(self, number: int | None) -> None:
+        """Keep the last value."""
+        self.kept[len(self.kept) if number is None else int(number)] = self.stack[-1]
+
+    def get(self, number: int) -> None:
+        """Come back to a value, but to none that holds others: it could hold itself, or more than is written."""
+        value = self.kept[int(number)]
+        if isinstance(value, list | tuple | dict):
+            raise ValueError("it comes back to a list, tuple or dictionary")
+        self.stack.append(value)
+
+    def append(self, values: list[Any]) -> None:
+        """Add to the list that is last."""
+        target = self.stack[-1]
+        if not isinstance(target, list):
+            raise ValueError("it adds to what is no list")
+        target.extend(values)
+
+    def set(self, pairs: list[Any], new: dict[Any, Any] | None = None) -> None:
+        """Add keys and values to the dictionary that is last, or to a new one."""
+        if new is not None:
+            self.stack.append(new)
+        target, keys = self.stack[-1], pairs[::2]
+        if (
+            not isinstance(target, dict)
+            or len(pairs) % 2
+            or not all(isinstance(key, str | bytes | int) for key in keys)
+        ):
+            raise ValueError("it sets what are no names of a dictionary")
+        target.update(zip(keys, pairs[1::2], strict=True))
+
+    def name(self, named: str) -> None:
+        """Put what stands in for a piece of numpy on the stack."""
+        if named not in ALLOWED:
+            raise ValueError(f"it asks for {named.replace(' ', '.')}, and only numpy arrays are allowed")
+        self.stack.append(ALLOWED[named])
+
+    def call(self) -> None:
+        """Make a stand-in."""
+        called, arguments = self.take(2)
+        if called not in ALLOWED.values() or not isinstance(arguments, tuple):
+            raise ValueError("it calls what cannot be called")
+        self.stack.append(called(*arguments))
+
+    def build(self) -> None:
+        """Tell a stand-in its state."""
+        (state,) = self.take(1)
+        if not isinstance(self.stack[-1], StoredArray | StoredType):
+            raise ValueError("it gives a state to what has none")
+        self.stack[-1].__setstate__(state)
+
+
+def _push_tuple(count: int) -> Callable[[_Machine, Any], None]:
+    return lambda machine, _: machine.stack.append(tuple(machine.take(count)))
+
+
+COMMANDS: dict[str, Callable[[_Machine, Any], None]] = {
+    "MARK": lambda machine, _: machine.stack.append(_MARK),
+    "POP": lambda machine, _: machine.stack.__delitem__(-1),
+    "TUPLE": lambda machine, _: machine.stack.append(tuple(machine.take_marked())),
+    "TUPLE1": _push_tuple(1),
+    "TUPLE2": _push_tuple(2),
+    "TUPLE3": _push_tuple(3),
+    "LIST": lambda machine, _: machine.stack.append(machine.take_marked()),
+    "DICT": lambda machine, _: machine.set(machine.take_marked(), {}),
+    "APPEND": lambda machine, _: machine.append(machine.take(1)),
+    "APPENDS": lambda machine, _: machine.append(machine.take_marked()),
+    "SETITEM": lambda machine, _: machine.set(machine.take(2)),
+    "SETITEMS": lambda machine, _: machine.set(machine.take_marked()),
+    "PUT": lambda machine, number: machine.keep(number),
+    "BINPUT": lambda machine, number: machine.keep(number),
+    "LONG_BINPUT": lambda machine, number: machine.keep(number),
+    "MEMOIZE": lambda machine, _: machine.keep(None),
+    "GET": lambda machine, number: machine.get(number),
+    "BINGET": lambda machine, number: machine.get(number),
+    "LONG_BINGET": lambda machine, number: machine.get(number),
+    "GLOBAL": lambda machine, named: machine.name(named),
+    "STACK_GLOBAL": lambda machine, _: machine.name(" ".join(machine.take(2))),
+    "REDUCE": lambda machine, _: machine.call(),
+    "BUILD": lambda machine, _: machine.build(),
+}
 
 
 def load_pickle(name: str, content: bytes) -> dict[str, Any]:
     """Return the dictionary in a file of CIFAR's kind (written by Python 2), its arrays as numpy arrays."""
     try:
-        stored = _Unpickler(io.BytesIO(content), encoding="latin1").load()
+        stored = _Machine().run(content)
         if not isinstance(stored, dict):
             raise ValueError(f"it holds {type(stored).__name__}, not a dictionary")
         return {str(key): value.value() if isinstance(value, StoredArray) else value for key, value in stored.items()}
