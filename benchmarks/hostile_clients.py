@@ -2,9 +2,9 @@
 
     python -m benchmarks.hostile_clients [KEY=VALUE ...] [--seeds 3] [--record results/hostile_clients.json]
 
-Ten clients learn the digits. The two with the lowest numbers send, in every round, noise of ten times their change's
-length, their change turned round and ten times as long, or ten times their change. For each rule, the test accuracy
-(the mean of the last five rounds, over seeds) without hostile clients and under each attack.
+Ten clients learn the digits. The two with the lowest numbers send, in every round, noise that is a hundred times as
+long as their change, their change turned round and ten times as long, or ten times their change. For each rule, the
+test accuracy (the mean of the last five rounds, over seeds) without hostile clients and under each attack.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ RULES = {
     "multi-Krum (6)": ["transforms.krum.hostile=2", "transforms.krum.keep=6"],
     "clipping (1)": ["transforms.clip.norm=1"],
 }
-ATTACKS = ["nobody", "noise", "flipped", "scaled"]
+ATTACKS = {"nobody": 0, "noise": 100, "flipped": 10, "scaled": 10}
+"""With the length of a hostile change, as a multiple of the honest one; noise has to be long to do harm."""
 
 
 def accuracy(words: list[str]) -> float:
@@ -48,7 +49,10 @@ def accuracy(words: list[str]) -> float:
 
 def attacked(attack: str) -> list[str]:
     """Return the words that let the attack come first."""
-    return [] if attack == "nobody" else ["transforms.attack.clients=2", f"transforms.attack.sends={attack}"]
+    if attack == "nobody":
+        return []
+    options = {"clients": 2, "sends": attack, "strength": ATTACKS[attack]}
+    return [f"transforms.attack.{name}={value}" for name, value in options.items()]
 
 
 def main() -> None:

@@ -15,6 +15,7 @@ from safetensors.torch import save
 
 from feddecorr.errors import RunError, UserError
 from feddecorr.states import State
+from feddecorr.strict_json import parse_json
 from feddecorr.temporary import passes
 
 
@@ -110,15 +111,6 @@ def reading(path: Path, line: int | None = None) -> Iterator[None]:
         raise UserError(f"{place}: {error} is missing") from error
     except Exception as error:  # a broken file can raise anything at all
         raise UserError(f"{place} cannot be read: {error}") from error
-
-
-def parse_json(content: bytes) -> Any:
-    """Return what JSON says; what Python reads beyond the standard (NaN and infinity) is refused."""
-
-    def refuse(word: str) -> None:
-        raise ValueError(f"{word} is no number")
-
-    return json.loads(content, parse_constant=refuse)
 
 
 def read_json(path: Path) -> Any:

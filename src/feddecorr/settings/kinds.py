@@ -175,6 +175,7 @@ class Family(Generic[K]):
     def _is_kind(self, found: object) -> TypeGuard[type[K]]:
         return isinstance(found, type) and issubclass(found, self.base)
 
+
 def refusal(message: str) -> PydanticCustomError:
     """Return what a validator raises to refuse in these words; half characters, which JSON can hold, are spelled."""
     spelled = message.encode(errors="backslashreplace").decode()

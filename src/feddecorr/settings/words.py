@@ -5,7 +5,6 @@ Nothing heavy is imported here, so that a run's engine can be started while PyTo
 
 from __future__ import annotations
 
-import json
 import tomllib
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from feddecorr.errors import UserError
+from feddecorr.strict_json import parse_json
 
 SEVERAL = ("regularizers", "transforms")
 """The settings that are tables of kinds by name, where others are one kind with a `name`."""
@@ -55,7 +55,7 @@ def read_file(path: Path) -> dict[str, Any]:
         hint = "is neither a setting (key=value) nor a file that can be read"
         raise UserError(f"'{path}' {hint}: {error}") from error
     try:
-        settings = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+        settings = parse_json(text.encode()) if path.suffix == ".json" else tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: {error}") from error
     if not isinstance(settings, dict):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, Required, get_type_hints
+from typing import Any, get_type_hints
 
 from pydantic import TypeAdapter
 from typing_extensions import TypedDict
@@ -20,6 +20,7 @@ from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.rhythm import is_due
 from feddecorr.settings.experiment import Experiment
 from feddecorr.settings.trust import CLOSED
+from feddecorr.strict_json import parse_json
 from feddecorr.studies.command import command
 
 Line = dict[str, Any]
@@ -36,11 +37,11 @@ STATISTICS = tuple(_REDUCE)
 """What a run's accuracy can mean; they tell different stories."""
 
 
-class _Round(TypedDict, total=False):
+class _Round(TypedDict):
     """What others rely on in a round, whoever wrote it."""
 
-    round: Required[int]
-    model: Required[dict[str, float | None] | None]
+    round: int
+    model: dict[str, float | None] | None
     seconds: float
     terms: dict[str, float]
     missing: dict[str, str]
@@ -111,13 +112,16 @@ class Summary:
     def from_dict(cls, stored: Mapping[str, Any]) -> Summary:
         """Take what `to_dict` gave; settings that have come since then have their defaults, which change no bit.
 
-        Settings that cannot be read here are taken as they were written; of code that they name, nothing is imported.
+        Settings that cannot be read here are taken as they were written, if they are settings of an experiment at all;
+        of code that they name, nothing is imported.
         """
         summary = cls(**{name: stored[name] for name in cls.__dataclass_fields__})
         _whole().validate_python(vars(summary))
         try:
             experiment = Experiment.parse(summary.experiment, CLOSED)
         except UserError:
+            if type(summary.experiment["seed"]) is not int or type(summary.experiment["rounds"]) is not int:
+                raise
             return summary
         return replace(summary, experiment=experiment.to_dict(), digest=experiment.digest())
 
@@ -196,7 +200,7 @@ def _read(path: Path) -> Iterator[Summary]:
         raise UserError(f"{path} is neither a directory nor a file of records that can be read: {error}") from error
     for number, line in enumerate(lines, start=1):
         try:
-            yield Summary.from_dict(json.loads(line))
+            yield Summary.from_dict(parse_json(line.encode()))
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             hint = "'feddecorr records DIR -o FILE.jsonl' writes such files"
             raise UserError(f"{path}, line {number}: not the record of a run ({error!r}); {hint}") from error
