@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from feddecorr.files import append_bytes, parse_json, reading, write_bytes
+from feddecorr.files import append_bytes, reading, write_bytes
 from feddecorr.runs.record import Record
+from feddecorr.strict_json import parse_json
 
 
 class RoundLines:

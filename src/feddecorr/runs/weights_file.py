@@ -6,9 +6,10 @@ from pathlib import Path
 
 from pydantic import PositiveInt
 
-from feddecorr.files import load_note, parse_json, reading, save_tensors
+from feddecorr.files import load_note, reading, save_tensors
 from feddecorr.settings.kinds import Kind
 from feddecorr.states import State
+from feddecorr.strict_json import parse_json
 
 KEY = "run"
 """The one key of the note: of several, the order in the file would be by chance, and so its bytes."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 from pydantic import TypeAdapter
 from typing_extensions import TypedDict
@@ -116,7 +116,9 @@ class Summary:
         of code that they name, nothing is imported.
         """
         summary = cls(**{name: stored[name] for name in cls.__dataclass_fields__})
-        _whole().validate_python(vars(summary))
+        whole, rounds = _checks()
+        whole.validate_python(vars(summary))
+        rounds.validate_python(summary.rounds)
         try:
             experiment = Experiment.parse(summary.experiment, CLOSED)
         except UserError:
@@ -140,10 +142,9 @@ class Summary:
 
 
 @cache
-def _whole() -> TypeAdapter[Any]:
-    """Return what checks the types of a summary's fields, and of its rounds'."""
-    fields: dict[str, Any] = {**get_type_hints(Summary), "rounds": list[_Round]}
-    return TypeAdapter(TypedDict("Fields", fields, total=True))  # type: ignore[misc]  # made of another class
+def _checks() -> tuple[TypeAdapter[Summary], TypeAdapter[list[_Round]]]:
+    """Return what checks the types of a summary, and of its rounds."""
+    return TypeAdapter(Summary), TypeAdapter(list[_Round])
 
 
 def _as_asked(lines: Iterable[Line], asked: Experiment) -> Iterator[Line]:
