@@ -83,7 +83,7 @@ def torture(name: str, folder: Path) -> dict[str, Any]:
             preexec_fn=chosen.set_limits, capture_output=True, text=True, check=False,
         )  # fmt: skip
         seconds = time.perf_counter() - began
-    last = failed.stderr.strip().splitlines()[-1]
+    last = failed.stderr.strip().splitlines()[-1].replace(f"{disk}/", "")  # which is nowhere else
     found: dict[str, Any] = {"exit code": failed.returncode, "says": last, "seconds": round(seconds, 1)}
     found["clear"] = failed.returncode == 1 and last.startswith("error: ") and chosen.says in failed.stderr
     if name != "memory":  # which no limit lifted gives to this network

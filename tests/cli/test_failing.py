@@ -1,6 +1,7 @@
 """Whatever is broken, missing or full: a command says so in one sentence, changes nothing, and exits with 2 or 1."""
 
 import errno
+import io
 import json
 import os
 import re
@@ -14,6 +15,7 @@ from command_line import CommandLine
 from small import small, write_settings
 
 from feddecorr import files
+from feddecorr.cli.console import print_text, write_all_letters
 from feddecorr.runs.pipeline import run
 from feddecorr.runs.weights_file import read_mark, write_weights
 
@@ -203,3 +205,23 @@ def test_a_closed_standard_output_is_an_error(whole: Path) -> None:
     done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)  # noqa: S602 - fixed words
     assert done.returncode == 1
     assert done.stderr == "error: standard output is closed: there is nowhere to print the result\n"
+
+
+def test_letters_that_an_encoding_lacks_are_spelled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As under LC_ALL=C, where an empty cell of a table is a dash."""
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="ascii"))
+    write_all_letters()
+    print_text("– ± ok")
+    sys.stdout.flush()
+    assert written.getvalue() == rb"\u2013 \xb1 ok" + b"\n"
+
+
+def test_a_theory_that_cannot_be_written_is_not_computed(
+    feddecorr: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("feddecorr.theory.studies.flow.study_flow", lambda *_: pytest.fail("it was computed"))
+    (tmp_path / "file").touch()
+    refused = feddecorr("theory", "flow", "--out", tmp_path / "file" / "below")
+    assert refused.code == 2
+    assert "Not a directory" in refused.err

@@ -11,7 +11,7 @@ import typer.core
 
 from feddecorr.cli.claims import claims
 from feddecorr.cli.compare import compare
-from feddecorr.cli.console import print_text, say
+from feddecorr.cli.console import print_text, say, write_all_letters
 from feddecorr.cli.convert_beta import convert_beta
 from feddecorr.cli.data import data_app
 from feddecorr.cli.demo import demo
@@ -94,5 +94,6 @@ def _say_warning(message: Warning | str, *_: object) -> None:
 def main() -> None:
     """Run the command line; exit with 2 for what the user must change and with 1 for a failure."""
     warnings.showwarning = _say_warning  # type: ignore[assignment]  # where and of which kind does not matter
+    write_all_letters()
     with told_failures():
         app()

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Sequence
 from functools import cache
+from io import TextIOWrapper
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -20,6 +21,13 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON documen
 TrustOption = Annotated[
     bool, typer.Option("--trust", help="Import the code that files name: only for files of people you trust.")
 ]
+
+
+def write_all_letters() -> None:
+    """Let letters that a terminal's encoding lacks be spelled by their number, where Python would refuse to print."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 @cache

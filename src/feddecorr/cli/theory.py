@@ -115,7 +115,10 @@ def _read(kind: type[S], words: list[str] | None, out: Path | None) -> S:
     """Return the settings; refuse what is wrong before anything is computed."""
     if out and out.exists() and not out.is_dir():
         raise UserError(f"--out {out} is a file: choose a directory")
-    return kind.parse(read_words(words or []))
+    settings = kind.parse(read_words(words or []))
+    if out:
+        out.mkdir(parents=True, exist_ok=True)  # what cannot be written is told before anything is computed
+    return settings
 
 
 def _carry_out(study: Callable[[Any, Listener], Study], settings: Kind, out: Path | None, *, json: bool) -> None:
