@@ -5,7 +5,7 @@ from __future__ import annotations
 from benchmarks.quotes.places import fill
 from benchmarks.quotes.records import ROOT
 
-for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
+for page in (*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))):
     text = page.read_text()
     if (filled := fill(text)) != text:
         page.write_text(filled)

@@ -99,6 +99,7 @@ def test_looking_imports_nothing_and_going_on_is_refused(
         ["diagnose", out],
         ["run", out / "experiment.json"],
         ["partition", out / "experiment.json"],
+        ["export", out, "--to", "safetensors", "-o", "model.safetensors"],
         ["sweep", out / "experiment.json", "--dry-run"],
     ):
         refused = feddecorr(*words)
@@ -151,7 +152,9 @@ def test_one_s_own_code_is_run_when_it_is_named_or_trusted(
     if way == "allowed":
         monkeypatch.setenv(VARIABLE, place.name)
     assert feddecorr("resume", "runs/a", "rounds=2", *(["--trust"] if way == "trusted" else [])).code == 0
-    assert feddecorr("diagnose", "runs/a", *(["--trust"] if way == "trusted" else [])).code == 0
+    trusting = ["--trust"] if way == "trusted" else []
+    assert feddecorr("diagnose", "runs/a", *trusting).code == 0
+    assert feddecorr("export", "runs/a", "--to", "safetensors", "-o", "model.safetensors", *trusting).code == 0
 
 
 def test_an_allowed_package_is_that_package_alone(monkeypatch: pytest.MonkeyPatch) -> None:

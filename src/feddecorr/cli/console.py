@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from io import TextIOWrapper
 from typing import TYPE_CHECKING, Annotated, Any
@@ -27,7 +28,8 @@ def write_all_letters() -> None:
     """Let letters that a terminal's encoding lacks be spelled by their number, where Python would refuse to print."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
+            with suppress(OSError):  # who put another file in its place has to see to its letters
+                stream.reconfigure(errors="backslashreplace")
 
 
 @cache

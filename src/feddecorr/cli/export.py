@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from feddecorr.cli.compare import Sources
-from feddecorr.cli.console import JsonOption, print_json, print_text
+from feddecorr.cli.console import JsonOption, TrustOption, print_json, print_text
 from feddecorr.errors import UserError, nearest
 
 
@@ -21,6 +21,7 @@ def export(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="The file to write: of a table, .parquet or .csv.")
     ] = None,
+    trust: TrustOption = False,
     json: JsonOption = False,
 ) -> None:
     """Hand runs over to other programs.
@@ -50,7 +51,7 @@ def export(
     elif out is None:
         raise UserError("name the file to write: -o FILE")
     else:
-        written = [_table(sources, out) if to is None else _model(sources, to, out)]
+        written = [_table(sources, out) if to is None else _model(sources, to, out, trust=trust)]
     if json:
         print_json({"written": [str(path.resolve()) for path in written]})
     else:
@@ -68,13 +69,14 @@ def _table(sources: list[Path], out: Path) -> Path:
     return out
 
 
-def _model(sources: list[Path], to: str, out: Path) -> Path:
+def _model(sources: list[Path], to: str, out: Path, *, trust: bool) -> Path:
     from feddecorr.runs.directory import RunDirectory  # noqa: PLC0415 - see export
     from feddecorr.runs.model_export import export_model  # noqa: PLC0415
+    from feddecorr.settings.trust import Trust  # noqa: PLC0415
 
     if len(sources) != 1:
         raise UserError(f"a model is of one run, not of {len(sources)}")
-    export_model(RunDirectory.open(sources[0]), to, out)
+    export_model(RunDirectory.open(sources[0]), to, out, trust=Trust(files=trust))
     return out
 
 

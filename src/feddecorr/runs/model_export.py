@@ -19,6 +19,7 @@ from feddecorr.federation import Task
 from feddecorr.files import load_tensors, save_tensors, write_bytes
 from feddecorr.models.first_weights import fill
 from feddecorr.runs.directory import RunDirectory
+from feddecorr.settings.trust import STRANGER, Trust
 
 CHECKED = 32
 """Test images on which an exported model has to give the same logits."""
@@ -55,11 +56,11 @@ class Exported:
     pixels: Tensor
 
     @classmethod
-    def of(cls, run: RunDirectory) -> Exported:
+    def of(cls, run: RunDirectory, trust: Trust) -> Exported:
         """Take the newest global model of a run; its data are needed for what standardizes them, and to try it."""
         if not run.finished_rounds():
             raise UserError(f"{run.path} has no finished round yet: 'feddecorr resume {run.path}' goes on")
-        experiment = run.experiment()
+        experiment = run.experiment(trust)
         training = experiment.training.model_copy(
             update={"device": "cpu", "precision": "fp32", "memory_format": "channels_last"}
         )
@@ -90,9 +91,9 @@ def _try_on(images: Images) -> Tensor:
     return images.pixels[:CHECKED].permute(0, 3, 1, 2).float().contiguous()
 
 
-def export_model(run: RunDirectory, to: str, path: Path) -> None:
+def export_model(run: RunDirectory, to: str, path: Path, *, trust: Trust = STRANGER) -> None:
     """Write the run's model, and read and run what was written: it has to give the same logits."""
-    given = Exported.of(run)
+    given = Exported.of(run, trust)
     path.parent.mkdir(parents=True, exist_ok=True)
     found = FORMATS[to](given, path)
     expected = given.logits()

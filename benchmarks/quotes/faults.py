@@ -1,0 +1,32 @@
+"""What runs and readers were put through, and what came of it."""
+
+from __future__ import annotations
+
+from benchmarks.quotes.records import record, table
+
+
+def every_write() -> str:
+    """Return at how many calls runs were killed."""
+    rows = [row for row in record("results/torture_every_write.json").values() if "kills" in row]
+    return f"{sum(row['kills'] for row in rows)} system calls"
+
+
+def random_kills() -> str:
+    """Return how often runs were killed at random, and how many went wrong."""
+    found = record("results/torture_random_kills.json")
+    return f"{found['kills']} random moments: {found['runs compared']} runs, {len(found['wrong'])} with other bits"
+
+
+def long_life() -> str:
+    """Return how long the long life was, and between which sizes its memory was."""
+    found = record("results/torture_long_life.json")
+    sizes = [part["memory"] / 2**20 for part in found["parts"]]
+    return f"{found['rounds']} rounds, between {min(sizes):.0f} and {max(sizes):.0f} MiB"
+
+
+def hostile_clients() -> str:
+    """Return the accuracy of each rule under each attack."""
+    found = record("results/hostile_clients.json")["accuracy"]
+    attacks = list(next(iter(found.values())))
+    rows = [[rule, *(f"{100 * row[attack]:.1f} %" for attack in attacks)] for rule, row in found.items()]
+    return table(["", *attacks], rows)
