@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from feddecorr.errors import UserError
-from feddecorr.files import append_bytes, exclusive, reading, write_bytes
+from feddecorr.files import append_bytes, exclusive, read_json, reading, write_bytes
 
 
 @pytest.fixture
@@ -69,3 +69,15 @@ def test_a_lock_that_was_replaced_is_noticed(tmp_path: Path) -> None:
         assert not is_there()
         lock.touch()
         assert not is_there()
+
+
+@pytest.mark.parametrize("text", ['{"a": "\\ud800"}', '["\\uDFFF"]', "[NaN]", "-Infinity"])
+def test_what_is_beyond_the_standard_of_json_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "a.json").write_text(text)
+    with pytest.raises(UserError, match=r"a\.json cannot be read"):
+        read_json(tmp_path / "a.json")
+
+
+def test_a_character_of_two_halves_is_one(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('"\\ud83d\\ude00"')
+    assert read_json(tmp_path / "a.json") == "\N{GRINNING FACE}"
