@@ -6,8 +6,8 @@ from command_line import CommandLine
 from small import forget_models, small
 
 from feddecorr.errors import RunError, UserError
-from feddecorr.report import write_report
 from feddecorr.report.colours import COLOURS
+from feddecorr.report.runs_page import write_report
 from feddecorr.runs.pipeline import run
 
 

@@ -32,6 +32,7 @@ from feddecorr.cli.show import show
 from feddecorr.cli.sweep import sweep
 from feddecorr.cli.table import table
 from feddecorr.cli.theory import theory_app
+from feddecorr.cli.watch import watch
 
 typer.core.HAS_RICH = False  # help is plain text; otherwise it has backslashes before its brackets
 
@@ -68,6 +69,7 @@ app.command()(run)
 app.command()(resume)
 app.command()(show)
 app.command()(report)
+app.command()(watch)
 app.command()(diagnose)
 app.command()(claims)
 app.command()(partition)
