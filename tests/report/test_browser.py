@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from benchmarks.report_opening import DRAWN, make_runs
 from faultless_page import faultless_page
 from playwright.sync_api import Browser, Page
 from small import small
@@ -37,6 +38,19 @@ def test_every_figure_is_drawn(opened: Page) -> None:
     assert figures.count() >= 5
     for figure in figures.all():
         assert figure.locator(".trace, .hm").count() > 0
+
+
+def test_thirty_runs_of_three_hundred_rounds_are_a_small_page_that_draws(browser: Browser, tmp_path: Path) -> None:
+    """How fast it opens is measured by benchmarks/report_opening.py."""
+    page = tmp_path / "report.html"
+    write_report(make_runs(tmp_path, 30, 300, small("rounds=1")), page)
+    assert page.stat().st_size < 15e6
+    with faultless_page(browser, offline=True) as opened:
+        opened.goto(page.as_uri())
+        opened.wait_for_function(DRAWN)
+        accuracy = "document.querySelectorAll('.plotly-graph-div')[1].data"
+        assert opened.evaluate(f"{accuracy}.length") == 30
+        assert opened.evaluate(f"{accuracy}.every(line => line.x.length === 300)")
 
 
 def test_a_run_is_switched_off_in_all_figures_at_once_by_the_keyboard(opened: Page) -> None:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import pytest
 from command_line import CommandLine
 from faultless_page import faultless_page
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, Page
 from small import small
 
 from feddecorr.errors import UserError
@@ -24,6 +24,25 @@ from feddecorr.report.serving import LOOPBACK, address, open_server
 from feddecorr.runs.pipeline import run
 
 POINTS = "document.querySelectorAll('.plotly-graph-div')[1].data.map(line => [line.name, line.x.length])"
+
+
+RANGE = "document.querySelectorAll('.plotly-graph-div')[1].layout.yaxis.range"
+
+
+def zoom(page: Page) -> list[float]:
+    """Draw a frame into the second figure with the mouse, and return the part of its y-axis that is shown then."""
+    plot = page.locator(".plotly-graph-div").nth(1).locator(".nsewdrag")
+    plot.scroll_into_view_if_needed()
+    box = plot.bounding_box()
+    assert box is not None
+    before = page.evaluate(RANGE)
+    page.mouse.move(box["x"] + 0.2 * box["width"], box["y"] + 0.3 * box["height"])
+    page.mouse.down()
+    page.mouse.move(box["x"] + 0.7 * box["width"], box["y"] + 0.8 * box["height"], steps=5)
+    page.mouse.up()
+    page.wait_for_function(f"JSON.stringify({RANGE}) !== '{json.dumps(before, separators=(',', ':'))}'")
+    found: list[float] = page.evaluate(RANGE)
+    return found
 
 
 @contextmanager
@@ -56,13 +75,14 @@ def test_a_run_under_way_is_followed_and_others_join(browser: Browser, tmp_path:
         next(second)
         page.get_by_role("cell", name="1 of 2").wait_for()
         page.get_by_label("second").uncheck()
-        page.evaluate("Plotly.relayout(document.querySelectorAll('.plotly-graph-div')[1], {'xaxis.range': [0, 9]})")
+        zoomed = zoom(page)
         next(first)
         page.get_by_role("cell", name="2 of 3").wait_for()
         assert page.evaluate(POINTS) == [["first", 2], ["second", 1]]
         visible = "document.querySelectorAll('.plotly-graph-div')[1].data.map(line => line.visible)"
         assert page.evaluate(visible) == [True, False]
         assert not page.get_by_label("second").is_checked()
+        assert page.evaluate(RANGE) == zoomed
         assert page.evaluate("window.loadedOnce")
         first.close()
         second.close()

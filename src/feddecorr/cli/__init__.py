@@ -40,7 +40,6 @@ app = typer.Typer(
     name="feddecorr",
     help="See and cure dimensional collapse in heterogeneous federated learning.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
