@@ -99,6 +99,7 @@ def extras() -> Iterator[str]:
 
 def try_out(wheel: Path, program: Path) -> None:
     """Install and use the wheel in an environment of its own."""
+    print(f"{program}: installing", flush=True)
     with tempfile.TemporaryDirectory(prefix="feddecorr-package-") as name:
         place = Path(name)
         call(program, "-m", "venv", place / "env")

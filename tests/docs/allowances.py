@@ -28,6 +28,8 @@ NOT_RUN = {
         "starts a server, or needs one; tests/flower/test_network.py starts the same",
     ),
     "make test": "is what runs these tests",
+    "feddecorr watch runs": "goes on until it is stopped; tests/report/test_watch.py looks at such pages",
+    "feddecorr --install-completion": "changes the start file of a shell; tests/cli/test_completion.py has a home for that",
     ".venv/bin/pytest -n0 tests/methods/test_laws.py -k clipped": "needs the reader's method in the source tree",
 }
 """Commands of blocks that are not run."""
