@@ -83,6 +83,12 @@ def augmentation_cost() -> str:
     return ", ".join(f"`{name}` {100 * found[name]['share']:.1f} %" for name in names)
 
 
+def report_opening() -> str:
+    """Return how large the report of many long runs is, and how long it takes to open."""
+    found = record("results/report_opening.json")
+    return f"{found['megabytes']:.1f} MB and opens in {found['seconds to open']:.1f} s"
+
+
 def diagnosis_cost() -> str:
     """Return the time of a pass, without and with the diagnosis."""
     found = record("results/diagnosis_cost.json")

@@ -22,6 +22,7 @@ QUOTES: dict[str, Callable[[], str]] = {
     "precision": costs.precision,
     "augmentation-cost": costs.augmentation_cost,
     "diagnosis-cost": costs.diagnosis_cost,
+    "report-opening": costs.report_opening,
     "busy": costs.busy,
     "time-left": costs.time_left,
     "speed": costs.speed,

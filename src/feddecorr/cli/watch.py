@@ -24,7 +24,7 @@ def watch(
     Example:  feddecorr watch runs
     """
     from feddecorr.report.live import LivePage  # noqa: PLC0415 - plotly is loaded when it is needed
-    from feddecorr.report.serving import address, open_server  # noqa: PLC0415
+    from feddecorr.report.page_server import address, open_server  # noqa: PLC0415
 
     page = LivePage(directories)
     with open_server(page.current, port) as server:

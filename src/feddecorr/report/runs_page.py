@@ -101,7 +101,7 @@ def _term(term: str) -> curves.Curve:
 
 def _summary(lines: Sequence[Line]) -> Section:
     columns: dict[str, Callable[[Line], str | None]] = {
-        "round": lambda line: line.mean(lambda run: _evaluated(run) or len(run.rounds), ".0f"),
+        "round": lambda line: str(max(_evaluated(run) or len(run.rounds) for run in line.runs.values())),
         "accuracy": lambda line: line.mean(lambda run: run.statistic("last"), ".3f"),
         "best": lambda line: line.mean(lambda run: run.statistic("best"), ".3f"),
         "effective rank": _effective_rank,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
@@ -34,7 +36,7 @@ class Line:
 
 
 def group_seeds(runs: Mapping[str, Summary]) -> list[Line]:
-    """Return the lines in the order of their first runs.
+    """Return the lines in the order of their first runs, named by what the names of their runs share, or by settings.
 
     Runs that are not done, and copies of the same run, stay by themselves: a mean would hide how far each has come.
     """
@@ -43,16 +45,21 @@ def group_seeds(runs: Mapping[str, Summary]) -> list[Line]:
         lines.setdefault(context(run) if is_finished(run) else name, []).append(name)
     cells = group_runs(list(runs.values()))
     labels = {context(next(iter(cell.runs.values()))): name_cell(cell, list(cell.labels)) for cell in cells}
+    groups = [{name: runs[name] for name in names} for names in lines.values()]
+    stems = Counter(_stem(list(mine)) for mine in groups)
     found = []
-    for names in lines.values():
-        mine = {name: runs[name] for name in names}
+    for mine in groups:
         if len(by_seed(mine.values())) < len(mine) or len(mine) == 1:
             found += [Line(name, {name: run}) for name, run in mine.items()]
-        else:
-            found.append(Line(_name(labels[context(runs[names[0]])], names), mine))
+            continue
+        stem = _stem(list(mine))
+        told = stem if stem and stems[stem] == 1 else labels[context(next(iter(mine.values())))]
+        found.append(Line(f"{told} ({len(mine)} seeds)".lstrip(), mine))
     return found
 
 
-def _name(label: str, names: Sequence[str]) -> str:
-    seeds = f"{len(names)} seeds"
-    return f"{label} ({seeds})" if label else seeds
+def _stem(names: Sequence[str]) -> str:
+    """Return what all names begin with, if they differ in nothing but a number at their end; else nothing."""
+    ends = [re.fullmatch(r"(.*?)[\W_]*(?:seed)?[\W_]*\d+", name) for name in names]
+    stems = {end[1] for end in ends if end}
+    return stems.pop() if len(stems) == 1 and all(ends) else ""
