@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Literal
 
 from feddecorr.collapse.shared_evidence import Evidence
 from feddecorr.errors import RunError, UserError
 from feddecorr.messages import Broadcast, Failure, Update
-from feddecorr.states import State, lay_out, misfits, not_finite
+from feddecorr.states import State, is_laid_out, lay_out, misfits, not_finite
 
 Missing = Literal["fail", "continue"]
 
@@ -82,6 +83,8 @@ class Intake:
             return f"the terms of its objective are {update.metrics}"
         for section, expected in self._expected.items():
             state: State = getattr(update, section)
+            if not state and not expected:
+                continue
             if problems := misfits(state, expected, types=True):
                 return f"its {section} do not fit ({'; '.join(problems)})"
             if wrong := not_finite(state):
@@ -89,8 +92,10 @@ class Intake:
         return _doubt(update)
 
     def _laid_out(self, update: Update) -> Update:
-        sections = {name: lay_out(getattr(update, name), like) for name, like in self._expected.items()}
-        return Update(**{**vars(update), **sections})
+        sent: dict[str, State] = {name: getattr(update, name) for name in self._expected}
+        if all(is_laid_out(state, self._expected[name]) for name, state in sent.items()):
+            return update
+        return replace(update, **{name: lay_out(state, self._expected[name]) for name, state in sent.items()})
 
     def _reasons(self) -> str:
         return "; ".join(f"client {client}: {cause}" for client, cause in self.missing.items()) or "nobody failed"
