@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import Literal
 
 from feddecorr.collapse.shared_evidence import Evidence
@@ -95,7 +94,8 @@ class Intake:
         sent: dict[str, State] = {name: getattr(update, name) for name in self._expected}
         if all(is_laid_out(state, self._expected[name]) for name, state in sent.items()):
             return update
-        return replace(update, **{name: lay_out(state, self._expected[name]) for name, state in sent.items()})
+        sections = {name: lay_out(state, self._expected[name]) for name, state in sent.items()}
+        return Update(**{**vars(update), **sections})
 
     def _reasons(self) -> str:
         return "; ".join(f"client {client}: {cause}" for client, cause in self.missing.items()) or "nobody failed"
