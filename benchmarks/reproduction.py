@@ -16,11 +16,12 @@ from pathlib import Path
 
 STEPS: tuple[tuple[int, tuple[str, ...]], ...] = (
     (3, ("rounds", "collapse", "mitigation", "stability")),
+    (1, ("dying",)),
     (3, ("classes", "beta", "decorrelation", "clients", "loss-scale")),
     (3, ("cifar10", "epochs", "architectures")),
     (5, ("rounds",)),
     (3, ("cifar100", "tinyimagenet")),
-    (3, ("norms", "swing", "averaging")),
+    (3, ("dying", "norms", "swing", "averaging")),
     (1, ("rivals",)),
 )
 """How many seeds of which studies: more seeds before more settings."""

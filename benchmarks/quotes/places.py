@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from benchmarks.quotes import costs, reached, speeds, theory
+from benchmarks.quotes import costs, judged, reached, speeds, theory
 
 PLACE = re.compile(r"(<!-- quote ([a-z-]+) -->)(\s*).*?(\s*)(<!-- end -->)", re.DOTALL)
 QUOTES: dict[str, Callable[[], str]] = {
@@ -31,6 +31,8 @@ QUOTES: dict[str, Callable[[], str]] = {
     "threads": speeds.threads,
     "tiny-clients": speeds.tiny_clients,
     "million-clients": speeds.million_clients,
+    "claims": judged.claims,
+    "claims-count": judged.counts,
     "theory-layers": theory.by_layers,
     "theory-printed": lambda: theory.as_printed("flow"),
     "theory-ranks": lambda: theory.ranks("sweep"),
