@@ -8,10 +8,14 @@ from typing import Any
 
 from benchmarks.quotes.records import ROOT, record, table
 from feddecorr.studies.claims import judge
-from feddecorr.studies.claims.claim import Claim
+from feddecorr.studies.claims.claim import FAILS, HOLDS, OPEN, Claim
+from feddecorr.studies.claims.other_claims import RIGHT, ROUNDING
 from feddecorr.studies.paper_values import published
 from feddecorr.studies.study import Label
 from feddecorr.studies.summary import Summary, read_summaries
+
+LIMITS = {16: RIGHT, 17: ROUNDING}
+"""Claims that are computed on the spot."""
 
 
 @cache
@@ -36,12 +40,17 @@ def claims() -> str:
 def counts() -> str:
     """Return how many claims got which verdict, and from how many runs."""
     verdicts = [claim.verdict for claim in _claims()]
-    said = ", ".join(f"{verdicts.count(name)} {name}" for name in ("holds", "does not hold", "not measured"))
-    return f"of {len(verdicts)} claims, {said} ({len(summaries())} runs)"
+    hold, fail, left = (verdicts.count(verdict) for verdict in (HOLDS, FAILS, OPEN))
+    return f"Of {len(verdicts)} claims {hold} hold, {fail} do not hold and {left} cannot be told yet, from {len(summaries())} runs"
 
 
 def _ours(claim: Claim) -> str:
-    """Return the numbers of all parts; of what has none, what was found in words."""
+    """Return the numbers of all parts; of what has none, what was found in words.
+
+    What is computed on the spot has other last digits on other processors, so that its limit is told.
+    """
+    if claim.number in LIMITS:
+        return f"a relative error {'below' if claim.verdict == HOLDS else 'above'} {LIMITS[claim.number]:.0e}"
     parts = [_part(says, numbers) for says, numbers in claim.numbers.items() if _is_part(numbers)]
     return "; ".join(parts) or claim.found
 
@@ -106,4 +115,4 @@ PAPERS: dict[int, Callable[[], str]] = {
 
 
 def _papers(number: int) -> str:
-    return PAPERS[number]() if number in PAPERS else "a proof" if number in (16, 17) else "a figure"
+    return PAPERS[number]() if number in PAPERS else "a proof" if number in LIMITS else "a figure"
