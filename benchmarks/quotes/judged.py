@@ -41,7 +41,8 @@ def counts() -> str:
     """Return how many claims got which verdict, and from how many runs."""
     verdicts = [claim.verdict for claim in _claims()]
     hold, fail, left = (verdicts.count(verdict) for verdict in (HOLDS, FAILS, OPEN))
-    return f"Of {len(verdicts)} claims {hold} hold, {fail} do not hold and {left} cannot be told yet, from {len(summaries())} runs"
+    told = f"Of {len(verdicts)} claims {hold} hold, {fail} do not hold and {left} cannot be told yet"
+    return f"{told}, from {len(summaries())} runs"
 
 
 def _ours(claim: Claim) -> str:
