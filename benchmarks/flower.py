@@ -4,9 +4,11 @@
 
 First, ten clients on digits by `serial`, `pool` and `flower`: seconds until the first round is done, seconds of a
 later one (the median), and the greatest memory of all processes together (PSS, so that shared pages count once).
-Then one step of two clients with models of growing size, 9 MB of MobileNetV2 among them: what a round takes beyond
-the same round by `serial` is Flower's, and of that, what our own messages take (to bytes and back, measured alone)
-is ours. What is left at the smallest model is fixed: polling and processes; what grows is copying.
+Then what Flower's start is made of: its SuperLink, and Ray with all nodes; the rest of the first round is PyTorch in
+the actors, and training. Then one step of two clients with models of growing size, 9 MB of MobileNetV2 among them:
+what a round takes beyond the same round by `serial` is Flower's, and of that, what our own messages take (to bytes
+and back, measured alone) is ours. What is left at the smallest model is fixed: polling and processes; what grows is
+copying.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ import psutil
 
 from benchmarks.recording import write_record
 from feddecorr.federation import Simulation
+from feddecorr.flower.session import simulated
 from feddecorr.messages import Broadcast
 from feddecorr.runs.pipeline import run
 from feddecorr.settings.experiment import Experiment
@@ -86,6 +89,17 @@ def compare_engines(rounds: int) -> dict[str, Any]:
     return found
 
 
+def start_of_flower() -> dict[str, float]:
+    """Return the seconds until the SuperLink answers, and from then until all nodes have."""
+    experiment = Experiment.parse(read_words([*TEN, "engine=flower"]))
+    simulation = Simulation(experiment)
+    start = time.time()
+    with simulated(simulation.shards, experiment.engine.hands(experiment.training.threads)) as session:
+        there = time.time()
+        superlink = (session.home / "flwr" / "config.toml").stat().st_mtime  # is written when it answers
+    return {"SuperLink": round(superlink - start, 2), "Ray and all nodes": round(there - superlink, 2)}
+
+
 def model_of(megabytes: float) -> list[str]:
     """Return a model of about that size: MobileNetV2 for its nine megabytes, else a wide MLP."""
     if megabytes == 9:
@@ -134,11 +148,13 @@ def main() -> None:
     engines = compare_engines(chosen.rounds)
     for engine, row in engines.items():
         print(f"{engine}: " + ", ".join(f"{name} {value}" for name, value in row.items()))
+    parts = start_of_flower()
+    print("start: " + ", ".join(f"{name} {value}" for name, value in parts.items()))
     sizes = where_time_goes([float(size) for size in chosen.megabytes.split(",") if size])
     for each in sizes:
         print(", ".join(f"{name} {value}" for name, value in each.items()))
     if chosen.record:
-        write_record(chosen.record, {"ten clients": engines, "two clients, one step": sizes})
+        write_record(chosen.record, {"ten clients": engines, "start of Flower": parts, "two clients, one step": sizes})
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ carries; docs/scale.md says how.
 from __future__ import annotations
 
 import argparse
+import resource
 import secrets
 import tempfile
 import threading
@@ -133,7 +134,7 @@ def measure(count: int, cohort: int, rounds: int) -> dict[str, Any]:
         met = time.perf_counter() - start
         records = iter(ensure(experiment, Path(folder) / "run", through=connection))
         next(records)  # the first one builds the model
-        before, server = fleet.bytes, time.process_time() - fleet.cpu
+        before, server, begun = fleet.bytes, time.process_time() - fleet.cpu, time.perf_counter()
         for _ in range(rounds - 2):  # the last one is evaluated
             next(records)
         seconds = time.process_time() - fleet.cpu - server
@@ -143,6 +144,8 @@ def measure(count: int, cohort: int, rounds: int) -> dict[str, Any]:
             "clients per round": cohort,
             "seconds to meet all nodes": round(met, 2),
             "milliseconds of the server per client": round(1000 * seconds / clients, 2),
+            "seconds of a round with its nodes": round((time.perf_counter() - begun) / (rounds - 2), 2),
+            "peak memory in MB": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000),
             "megabytes up per client": round((fleet.bytes - before) / clients / 1e6, 3),
         }
 

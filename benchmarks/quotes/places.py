@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from benchmarks.quotes import costs, reached, speeds, theory
+from benchmarks.quotes import costs, flower, reached, speeds, theory
 
 PLACE = re.compile(r"(<!-- quote ([a-z-]+) -->)(\s*).*?(\s*)(<!-- end -->)", re.DOTALL)
 QUOTES: dict[str, Callable[[], str]] = {
@@ -30,6 +30,14 @@ QUOTES: dict[str, Callable[[], str]] = {
     "threads": speeds.threads,
     "tiny-clients": speeds.tiny_clients,
     "million-clients": speeds.million_clients,
+    "flower-engines": flower.engines,
+    "flower-start": flower.start,
+    "flower-sizes": flower.sizes,
+    "scale-seconds": flower.seconds,
+    "scale-megabytes": flower.megabytes,
+    "scale-meeting": flower.meeting,
+    "scale-round": flower.one_round,
+    "scale-plan": flower.plan,
     "theory-layers": theory.by_layers,
     "theory-printed": lambda: theory.as_printed("flow"),
     "theory-ranks": lambda: theory.ranks("sweep"),
