@@ -66,7 +66,7 @@ def megabytes() -> str:
 
 def meeting() -> str:
     """Return how long it takes to meet everybody."""
-    return f"{_scale()['seconds to meet all nodes'] / 60:.1f} minutes"
+    return f"{_scale()['seconds to meet all nodes']:.0f} seconds"
 
 
 def one_round() -> str:
