@@ -6,9 +6,9 @@ First, ten clients on digits by `serial`, `pool` and `flower`: seconds until the
 later one (the median), and the greatest memory of all processes together (PSS, so that shared pages count once).
 Then what Flower's start is made of: its SuperLink, and Ray with all nodes; the rest of the first round is PyTorch in
 the actors, and training. Then one step of two clients with models of growing size, 9 MB of MobileNetV2 among them:
-what a round takes beyond the same round by `serial` is Flower's, and of that, what our own messages take (to bytes
-and back, measured alone) is ours. What is left at the smallest model is fixed: polling and processes; what grows is
-copying.
+what a round takes beyond the same round by `pool`, with as many workers, is Flower's and Ray's, but for what our own
+messages take (to bytes and back, measured alone). What is left at the smallest model is fixed: polling and
+processes; what grows is copying.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from feddecorr.wire import from_bytes, to_bytes
 
 ENGINES = ("serial", "pool", "flower")
 TEN = ["data=digits", "clients=10", "regularizers=feddecorr", "training.epochs=1", "evaluation.every=1000"]
-TWO = ["data=digits", "clients=2", "data.train=100", "training.steps=1", "evaluation.every=1000", "rounds=5"]
+TWO = ["data=digits", "clients=2", "data.train=100", "training.steps=1", "evaluation.every=1000", "rounds=8"]
 
 
 class Memory(threading.Thread):
@@ -109,7 +109,7 @@ def model_of(megabytes: float) -> list[str]:
 
 
 def where_time_goes(sizes: list[float]) -> list[dict[str, Any]]:
-    """Return, for models of these sizes, seconds of a round by serial and by Flower, and those of our own messages."""
+    """Return, for models of these sizes, seconds of a round by pool and by Flower, and those of our own messages."""
     found = []
     for size in sizes:
         words = [*TWO, *model_of(size)]
@@ -123,10 +123,10 @@ def where_time_goes(sizes: list[float]) -> list[dict[str, Any]]:
             tries.append(time.perf_counter() - start)
         ours = 2 * 2 * min(tries)  # there and back, for two clients
         seconds = {}
-        for engine in ("serial", "flower"):
-            moments = rounds_of([*words, f"engine={engine}"])
+        for engine in ("pool", "flower"):
+            moments = rounds_of([*words, f"engine={engine}", "engine.workers=2"])
             seconds[engine] = min(after - before for before, after in pairwise(moments))
-        beyond = seconds["flower"] - seconds["serial"]
+        beyond = seconds["flower"] - seconds["pool"]
         found.append(
             {
                 "megabytes": round(len(content) / 1e6, 2),

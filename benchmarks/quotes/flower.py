@@ -38,12 +38,12 @@ def start() -> str:
 
 def sizes() -> str:
     """Return where a round's time goes, by the size of the model."""
-    names = ("serial", "flower", "our messages", "Flower and Ray")
+    names = ("pool", "flower", "our messages", "Flower and Ray")
     rows = [
         [f"{each['megabytes']:.1f} MB", *(f"{each[name]:.2f}" for name in names)]
         for each in _costs()["two clients, one step"]
     ]
-    return table(("a model of", "`serial`", "`flower`", "our messages", "Flower and Ray"), rows)
+    return table(("a model of", "`pool`", "`flower`", "our messages", "Flower and Ray"), rows)
 
 
 def _scale() -> Any:
