@@ -3,7 +3,8 @@
     python -m benchmarks.flower [--rounds 20] [--megabytes 0.1,9,100] [--record results/flower.json]
 
 First, ten clients on digits by `serial`, `pool` and `flower`: seconds until the first round is done, seconds of a
-later one (the median), and the greatest memory of all processes together (PSS, so that shared pages count once).
+later one (the quickest: others may use the machine, whose load is recorded), and the greatest memory of all processes
+together (PSS, so that shared pages count once).
 Then what Flower's start is made of: its SuperLink, and Ray with all nodes; the rest of the first round is PyTorch in
 the actors, and training. Then one step of two clients with models of growing size, 9 MB of MobileNetV2 among them:
 what a round takes beyond the same round by `pool`, with as many workers, is Flower's and Ray's, but for what our own
@@ -14,7 +15,7 @@ processes; what grows is copying.
 from __future__ import annotations
 
 import argparse
-import statistics
+import os
 import threading
 import time
 from itertools import pairwise
@@ -83,7 +84,7 @@ def compare_engines(rounds: int) -> dict[str, Any]:
         later = [after - before for before, after in pairwise(moments)]
         found[engine] = {
             "first round": round(moments[0], 2),
-            "later round": round(statistics.median(later), 3),
+            "later round": round(min(later), 3),
             "megabytes": round(memory.most),
         }
     return found
@@ -145,6 +146,7 @@ def main() -> None:
     parser.add_argument("--megabytes", default="0.1,9,100", help="sizes of models")
     parser.add_argument("--record", type=Path, help="JSON file to write")
     chosen = parser.parse_args()
+    load = round(os.getloadavg()[0], 1)
     engines = compare_engines(chosen.rounds)
     for engine, row in engines.items():
         print(f"{engine}: " + ", ".join(f"{name} {value}" for name, value in row.items()))
@@ -154,7 +156,8 @@ def main() -> None:
     for each in sizes:
         print(", ".join(f"{name} {value}" for name, value in each.items()))
     if chosen.record:
-        write_record(chosen.record, {"ten clients": engines, "start of Flower": parts, "two clients, one step": sizes})
+        found = {"ten clients": engines, "start of Flower": parts, "two clients, one step": sizes}
+        write_record(chosen.record, {"load average before": load, **found})
 
 
 if __name__ == "__main__":

@@ -27,6 +27,11 @@ def engines() -> str:
     return table(("", "seconds to the end of the first round", "seconds of a later round", "MB of all processes"), rows)
 
 
+def load() -> str:
+    """Return how many processes wanted the machine's cores when the measurement began."""
+    return f"{_costs()['load average before']:.0f}"
+
+
 def start() -> str:
     """Return what Flower's start is made of."""
     found = _costs()
@@ -38,12 +43,12 @@ def start() -> str:
 
 def sizes() -> str:
     """Return where a round's time goes, by the size of the model."""
-    names = ("pool", "flower", "our messages", "Flower and Ray")
+    names = ("pool", "flower", "our messages")
     rows = [
         [f"{each['megabytes']:.1f} MB", *(f"{each[name]:.2f}" for name in names)]
         for each in _costs()["two clients, one step"]
     ]
-    return table(("a model of", "`pool`", "`flower`", "our messages", "Flower and Ray"), rows)
+    return table(("a model of", "`pool`", "`flower`", "our messages"), rows)
 
 
 def _scale() -> Any:

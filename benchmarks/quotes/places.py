@@ -31,6 +31,7 @@ QUOTES: dict[str, Callable[[], str]] = {
     "tiny-clients": speeds.tiny_clients,
     "million-clients": speeds.million_clients,
     "flower-engines": flower.engines,
+    "flower-load": flower.load,
     "flower-start": flower.start,
     "flower-sizes": flower.sizes,
     "scale-seconds": flower.seconds,
