@@ -47,7 +47,6 @@ ONLY_PARSED = {
     "python -m benchmarks.loss_cost": "takes at least 24 steps of MobileNetV2 with 64 images",
     "python -m benchmarks.methods_accuracy": "takes at least a full round of each of its 19 contestants",
     "python -m benchmarks.methods_cost": "takes at least 200 steps of MobileNetV2 with 64 images",
-    "python -m benchmarks.threads": "takes at least 18 rounds of ResNet18",
 }
 """Beginnings of commands that have no quick form; their modules are imported and their words are read."""
 

@@ -180,6 +180,12 @@ def test_every_claim_can_hold_and_fail_and_stay_open(number: int, place: int, ve
     assert claim.needed is None or claim.needed > 3
 
 
+def test_of_each_number_of_local_epochs_the_longest_runs_count() -> None:
+    """Whatever shorter runs say, and in any order."""
+    short = pair("training.epochs=5 rounds=11", WORSE)
+    assert judged(9, [*EVIDENCE[9][0], *short]).verdict == judged(9, [*short, *EVIDENCE[9][0]]).verdict == "holds"
+
+
 @pytest.mark.parametrize("number", MEASURED)
 @pytest.mark.parametrize("place", [0, 1])
 def test_two_seeds_are_too_few_for_either_verdict(number: int, place: int) -> None:
