@@ -28,7 +28,7 @@ NOT_RUN = {
     ),
     **dict.fromkeys(
         [
-            "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -noenc -days 365 -subj '/CN=our federation'"
+            "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -noenc -days 365 -subj /CN=federation"
             " -keyout ca.key -out ca.crt",
             "openssl req -x509 -CA ca.crt -CAkey ca.key -newkey ec -pkeyopt ec_paramgen_curve:P-256 -noenc -days 365"
             " -subj /CN=superlink -addext subjectAltName=DNS:superlink.example.org,DNS:localhost,IP:127.0.0.1"
