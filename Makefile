@@ -31,8 +31,8 @@ types: install  ## strict static types
 tests: install browser  ## the test suite, in parallel; all but the next
 	$(BIN)/pytest --ignore tests/flower
 
-test-deployment: install  ## federations on Flower, simulated and deployed; each file starts its processes once
-	$(BIN)/pytest --dist loadfile tests/flower
+test-deployment: install  ## federations on Flower, simulated and deployed; the longest first, which mostly waits
+	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder tests/flower/test_network.py tests/flower/test_*.py
 
 browser:  ## install Chromium, in which the tests open the report (Debian, as root); nothing if it is there
 	command -v chromium || { apt-get update && apt-get install --yes --no-install-recommends chromium; }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from benchmarks.quotes import costs, judged, reached, speeds, theory
+from benchmarks.quotes import costs, flower, judged, reached, speeds, theory
 
 PLACE = re.compile(r"(<!-- quote ([a-z-]+) -->)(\s*).*?(\s*)(<!-- end -->)", re.DOTALL)
 QUOTES: dict[str, Callable[[], str]] = {
@@ -33,6 +33,15 @@ QUOTES: dict[str, Callable[[], str]] = {
     "million-clients": speeds.million_clients,
     "claims": judged.claims,
     "claims-count": judged.counts,
+    "flower-engines": flower.engines,
+    "flower-load": flower.load,
+    "flower-start": flower.start,
+    "flower-sizes": flower.sizes,
+    "scale-seconds": flower.seconds,
+    "scale-megabytes": flower.megabytes,
+    "scale-meeting": flower.meeting,
+    "scale-round": flower.one_round,
+    "scale-plan": flower.plan,
     "theory-layers": theory.by_layers,
     "theory-printed": lambda: theory.as_printed("flow"),
     "theory-ranks": lambda: theory.ranks("sweep"),
