@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help install demo test lint types tests test-deployment browser docs quotes format bench torture clean
+.PHONY: help install demo test lint types tests test-deployment browser docs package coverage quotes format bench torture clean
 
 help:  ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -31,14 +31,25 @@ types: install  ## strict static types
 tests: install browser  ## the test suite, in parallel; all but the next
 	$(BIN)/pytest --ignore tests/flower
 
-test-deployment: install  ## federations on Flower, simulated and deployed; each file starts its processes once
-	$(BIN)/pytest --dist loadfile tests/flower
+test-deployment: install  ## federations on Flower, simulated and deployed; the longest first, which mostly waits
+	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder tests/flower/test_network.py tests/flower/test_*.py
 
 browser:  ## install Chromium, in which the tests open the report (Debian, as root); nothing if it is there
 	command -v chromium || { apt-get update && apt-get install --yes --no-install-recommends chromium; }
 
 docs: install  ## the documentation's site, in build/site/html: pages, gallery and reference (a few minutes)
 	$(BIN)/python docs/site/website.py
+
+package: install  ## wheel and sdist in dist, tried in a fresh environment of every Python 3.11 to 3.13 that is found
+	$(BIN)/python -m release.package
+
+coverage: install browser  ## the whole suite again, counting lines and branches; lists what no test reaches (half an hour)
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest --ignore tests/flower
+	$(BIN)/coverage run -m pytest --dist loadfile tests/flower
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage html --quiet
+	$(BIN)/coverage report
 
 quotes: install  ## write into the pages what they quote of the recorded results
 	$(BIN)/python -m benchmarks.quotes

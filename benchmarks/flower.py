@@ -3,16 +3,19 @@
     python -m benchmarks.flower [--rounds 20] [--megabytes 0.1,9,100] [--record results/flower.json]
 
 First, ten clients on digits by `serial`, `pool` and `flower`: seconds until the first round is done, seconds of a
-later one (the median), and the greatest memory of all processes together (PSS, so that shared pages count once).
-Then one step of two clients with models of growing size, 9 MB of MobileNetV2 among them: what a round takes beyond
-the same round by `serial` is Flower's, and of that, what our own messages take (to bytes and back, measured alone)
-is ours. What is left at the smallest model is fixed: polling and processes; what grows is copying.
+later one (the quickest: others may use the machine, whose load is recorded), and the greatest memory of all processes
+together (PSS, so that shared pages count once).
+Then what Flower's start is made of: its SuperLink, and Ray with all nodes; the rest of the first round is PyTorch in
+the actors, and training. Then one step of two clients with models of growing size, 9 MB of MobileNetV2 among them:
+what a round takes beyond the same round by `pool`, with as many workers, is Flower's and Ray's, but for what our own
+messages take (to bytes and back, measured alone). What is left at the smallest model is fixed: polling and
+processes; what grows is copying.
 """
 
 from __future__ import annotations
 
 import argparse
-import statistics
+import os
 import threading
 import time
 from itertools import pairwise
@@ -23,6 +26,7 @@ import psutil
 
 from benchmarks.recording import write_record
 from feddecorr.federation import Simulation
+from feddecorr.flower.session import simulated
 from feddecorr.messages import Broadcast
 from feddecorr.runs.pipeline import run
 from feddecorr.settings.experiment import Experiment
@@ -31,7 +35,7 @@ from feddecorr.wire import from_bytes, to_bytes
 
 ENGINES = ("serial", "pool", "flower")
 TEN = ["data=digits", "clients=10", "regularizers=feddecorr", "training.epochs=1", "evaluation.every=1000"]
-TWO = ["data=digits", "clients=2", "data.train=100", "training.steps=1", "evaluation.every=1000", "rounds=5"]
+TWO = ["data=digits", "clients=2", "data.train=100", "training.steps=1", "evaluation.every=1000", "rounds=8"]
 
 
 class Memory(threading.Thread):
@@ -80,10 +84,21 @@ def compare_engines(rounds: int) -> dict[str, Any]:
         later = [after - before for before, after in pairwise(moments)]
         found[engine] = {
             "first round": round(moments[0], 2),
-            "later round": round(statistics.median(later), 3),
+            "later round": round(min(later), 3),
             "megabytes": round(memory.most),
         }
     return found
+
+
+def start_of_flower() -> dict[str, float]:
+    """Return the seconds until the SuperLink answers, and from then until all nodes have."""
+    experiment = Experiment.parse(read_words([*TEN, "engine=flower"]))
+    simulation = Simulation(experiment)
+    start = time.time()
+    with simulated(simulation.shards, experiment.engine.hands(experiment.training.threads)) as session:
+        there = time.time()
+        superlink = (session.home / "flwr" / "config.toml").stat().st_mtime  # is written when it answers
+    return {"SuperLink": round(superlink - start, 2), "Ray and all nodes": round(there - superlink, 2)}
 
 
 def model_of(megabytes: float) -> list[str]:
@@ -95,7 +110,7 @@ def model_of(megabytes: float) -> list[str]:
 
 
 def where_time_goes(sizes: list[float]) -> list[dict[str, Any]]:
-    """Return, for models of these sizes, seconds of a round by serial and by Flower, and those of our own messages."""
+    """Return, for models of these sizes, seconds of a round by pool and by Flower, and those of our own messages."""
     found = []
     for size in sizes:
         words = [*TWO, *model_of(size)]
@@ -109,10 +124,10 @@ def where_time_goes(sizes: list[float]) -> list[dict[str, Any]]:
             tries.append(time.perf_counter() - start)
         ours = 2 * 2 * min(tries)  # there and back, for two clients
         seconds = {}
-        for engine in ("serial", "flower"):
-            moments = rounds_of([*words, f"engine={engine}"])
+        for engine in ("pool", "flower"):
+            moments = rounds_of([*words, f"engine={engine}", "engine.workers=2"])
             seconds[engine] = min(after - before for before, after in pairwise(moments))
-        beyond = seconds["flower"] - seconds["serial"]
+        beyond = seconds["flower"] - seconds["pool"]
         found.append(
             {
                 "megabytes": round(len(content) / 1e6, 2),
@@ -131,14 +146,18 @@ def main() -> None:
     parser.add_argument("--megabytes", default="0.1,9,100", help="sizes of models")
     parser.add_argument("--record", type=Path, help="JSON file to write")
     chosen = parser.parse_args()
+    load = round(os.getloadavg()[0], 1)
     engines = compare_engines(chosen.rounds)
     for engine, row in engines.items():
         print(f"{engine}: " + ", ".join(f"{name} {value}" for name, value in row.items()))
+    parts = start_of_flower()
+    print("start: " + ", ".join(f"{name} {value}" for name, value in parts.items()))
     sizes = where_time_goes([float(size) for size in chosen.megabytes.split(",") if size])
     for each in sizes:
         print(", ".join(f"{name} {value}" for name, value in each.items()))
     if chosen.record:
-        write_record(chosen.record, {"ten clients": engines, "two clients, one step": sizes})
+        found = {"ten clients": engines, "start of Flower": parts, "two clients, one step": sizes}
+        write_record(chosen.record, {"load average before": load, **found})
 
 
 if __name__ == "__main__":

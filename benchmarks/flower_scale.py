@@ -4,14 +4,15 @@
 
 The server is that of a deployment; its messages go through Flower's state of nodes and messages and come back. All
 of it is in one process, the nodes too: they answer at once with what they were sent, as if they had trained. So
-what is measured is what the server does for each client: wrap, send, receive, read, check, average. It is the
-processor's time, without that of the nodes. Bytes are those of Flower's messages. From both follows what a server
-carries; docs/scale.md says how.
+what is measured is what the server does for each client: wrap, send, receive, read, check, average. All seconds are
+the processor's: for each client without those of the nodes; to meet all nodes, and in a whole round, with them.
+Bytes are those of Flower's messages. From both follows what a server carries; docs/scale.md says how.
 """
 
 from __future__ import annotations
 
 import argparse
+import resource
 import secrets
 import tempfile
 import threading
@@ -128,12 +129,12 @@ def measure(count: int, cohort: int, rounds: int) -> dict[str, Any]:
     network = ["model=mobilenetv2", "engine=flower", "evaluation.every=1000000"]
     experiment = Experiment.parse(read_words([*words, *network]))
     with Fleet(count) as fleet, tempfile.TemporaryDirectory() as folder:
-        start = time.perf_counter()
+        start = time.process_time()
         connection = Deployment(fleet.grid, experiment, Path(folder) / "run", test=None, say=lambda _: None)
-        met = time.perf_counter() - start
+        met = time.process_time() - start
         records = iter(ensure(experiment, Path(folder) / "run", through=connection))
         next(records)  # the first one builds the model
-        before, server = fleet.bytes, time.process_time() - fleet.cpu
+        before, server, begun = fleet.bytes, time.process_time() - fleet.cpu, time.process_time()
         for _ in range(rounds - 2):  # the last one is evaluated
             next(records)
         seconds = time.process_time() - fleet.cpu - server
@@ -143,6 +144,8 @@ def measure(count: int, cohort: int, rounds: int) -> dict[str, Any]:
             "clients per round": cohort,
             "seconds to meet all nodes": round(met, 2),
             "milliseconds of the server per client": round(1000 * seconds / clients, 2),
+            "seconds of a round with its nodes": round((time.process_time() - begun) / (rounds - 2), 2),
+            "peak memory in MB": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000),
             "megabytes up per client": round((fleet.bytes - before) / clients / 1e6, 3),
         }
 

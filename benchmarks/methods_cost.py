@@ -4,9 +4,10 @@
 
 In one process the methods take turns to play the same client's second round (so that it remembers its first), two
 epochs of two steps with all that comes before and after them: references, control variates, what is sent and
-remembered. Where a method has references, it also plays with augmented images, which references have to look at in
-every epoch anew; that is compared with FedAvg on augmented images. Counted is processor time, which other programs on
-the machine change less than time on the clock; the quickest turn of each counts.
+remembered. FedAvg also plays with FedDecorr. Where a method has references, it also plays with augmented images,
+which references have to look at in every epoch anew; that is compared with FedAvg on augmented images. Counted is
+processor time, which other programs on the machine change less than time on the clock; the quickest turn of each
+counts.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ WORDS = [
 ]  # fmt: skip
 STEPS = 4
 AUGMENTED = " on augmented images"
+DECORRELATED = " with feddecorr"
 WITH_REFERENCES = ("moon", "fedntd", "fedsol", "feddr")
 LIMITS = {"fedprox": 1.03, "scaffold": 1.05, "moon": 1.45, "fedntd": 1.2}
 """The paper's table of computation times gives FedProx 1.81 and MOON 1.82 (CIFAR-10)."""
@@ -42,9 +44,11 @@ LIMITS = {"fedprox": 1.03, "scaffold": 1.05, "moon": 1.45, "fedntd": 1.2}
 
 def prepare(contestant: str) -> Callable[[], float]:
     """Return what plays a client's second round and returns its seconds of processor time."""
-    name = contestant.removesuffix(AUGMENTED)
+    name = contestant.removesuffix(AUGMENTED).removesuffix(DECORRELATED)
     augment = "crop,flip" if contestant.endswith(AUGMENTED) else "none"
-    simulation = Simulation(Experiment.parse(read_words([*WORDS, f"method={name}", f"data.augment={augment}"])))
+    regularizer = "feddecorr" if contestant.endswith(DECORRELATED) else "none"
+    words = [*WORDS, f"method={name}", f"data.augment={augment}", f"regularizers={regularizer}"]
+    simulation = Simulation(Experiment.parse(read_words(words)))
     client, server = Client(simulation.task), simulation.federation.start()
     method = simulation.task.experiment.method
     first, memory = client(method.broadcast(1, server), simulation.shards[0], {})
@@ -61,7 +65,7 @@ def prepare(contestant: str) -> Callable[[], float]:
 
 def measure(methods: Sequence[str], repeats: int) -> dict[str, Any]:
     """Return the ratio of each to FedAvg, and all times."""
-    names = list(dict.fromkeys(["fedavg", *methods]))
+    names = list(dict.fromkeys(["fedavg", f"fedavg{DECORRELATED}", *methods]))
     if referring := [f"{name}{AUGMENTED}" for name in names if name in WITH_REFERENCES]:
         names += [f"fedavg{AUGMENTED}", *referring]
     players = {name: prepare(name) for name in names}

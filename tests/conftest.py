@@ -1,5 +1,10 @@
+import signal
+
 import pytest
 from command_line import CommandLine
+
+# Shells start what runs in the background with interrupts ignored, and the commands that tests interrupt inherit it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from feddecorr.data.dataset import PixelSums
 from feddecorr.errors import UserError
 from feddecorr.federation import Simulation, Task
 from feddecorr.methods import METHODS
-from feddecorr.report import write_report
+from feddecorr.report.runs_page import write_report
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import resume, run
 

@@ -73,6 +73,18 @@ def test_twins_share_tensors_and_see_the_same() -> None:
     assert one._model is not other._model
 
 
+def test_twins_that_are_watched_at_once_see_each_its_own() -> None:
+    """Batch after batch, as when each is looked at by itself."""
+    one = Reference(Simulation(small()).task.build_model())
+    other = one.twin()
+    batches = torch.randn(4, 16, 1, 8, 8, generator=torch.Generator().manual_seed(0)).unbind()
+    with one.watched() as first, other.watched() as second:
+        found = [(first if place % 2 else second)(x) for place, x in enumerate(batches)]
+    for x, (z, logits) in zip(batches, found, strict=True):
+        assert torch.equal(z, one(x)[0])
+        assert torch.equal(logits, one(x)[1])
+
+
 class Standardized(nn.Conv2d):
     """A convolution that scales its weights: multiplying them changes nothing."""
 

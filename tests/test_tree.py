@@ -82,3 +82,13 @@ def test_the_source_tree_of_the_first_page_is_the_one_there_is() -> None:
     rooms = {f"{folder.name}/" for folder in SOURCE.iterdir() if folder.is_dir() and folder.name != "__pycache__"}
     files = {file.name for file in SOURCE.glob("*.py") if not file.name.startswith("__")}
     assert rooms | files <= set(names)
+
+
+def test_the_forge_calls_targets_that_the_makefile_has() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    called = [
+        name
+        for file in (ROOT / ".github" / "workflows").glob("*.yml")
+        for name in re.findall(r"run: make ([a-z-]+)", file.read_text())
+    ]
+    assert {"lint", "types", "tests", "docs", "package"} <= set(called) <= targets

@@ -5,7 +5,7 @@ from __future__ import annotations
 from statistics import mean
 from typing import Any
 
-from benchmarks.methods_cost import AUGMENTED
+from benchmarks.methods_cost import AUGMENTED, DECORRELATED
 from benchmarks.precision import rows as precision_rows
 from benchmarks.quotes.records import record, table
 
@@ -57,7 +57,7 @@ def other_losses() -> str:
 def methods_cost() -> str:
     """Return what methods cost a client; those that cost nothing have one row."""
     measured: dict[str, float] = record("results/methods_cost.json")["ratio to FedAvg"]
-    ratios = {name: ratio for name, ratio in measured.items() if not name.endswith(AUGMENTED)}
+    ratios = {name: ratio for name, ratio in measured.items() if not name.endswith((AUGMENTED, DECORRELATED))}
     own = sorted((name for name in ratios if name in WHY or ratios[name] > 1.02), key=lambda name: -ratios[name])
     augmented = {name: f"{measured[name + AUGMENTED]:.2f}" for name in own if name + AUGMENTED in measured}
     rows = [[name, WHY.get(name, ""), f"{ratios[name]:.2f}", augmented.get(name, "")] for name in own]
@@ -81,6 +81,12 @@ def augmentation_cost() -> str:
     found = record("results/augmentation_cost.json")
     names = ("crop,flip", "autoaugment", "crop,flip,autoaugment")
     return ", ".join(f"`{name}` {100 * found[name]['share']:.1f} %" for name in names)
+
+
+def report_opening() -> str:
+    """Return how large the report of many long runs is, and how long it takes to open."""
+    found = record("results/report_opening.json")
+    return f"{found['megabytes']:.1f} MB and opens in {found['seconds to open']:.1f} s"
 
 
 def diagnosis_cost() -> str:

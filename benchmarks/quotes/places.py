@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from benchmarks.quotes import costs, faults, reached, speeds, theory
+from benchmarks.quotes import costs, faults, flower, judged, reached, speeds, theory
 
 PLACE = re.compile(r"(<!-- quote ([a-z-]+) -->)(\s*).*?(\s*)(<!-- end -->)", re.DOTALL)
 QUOTES: dict[str, Callable[[], str]] = {
@@ -22,6 +22,7 @@ QUOTES: dict[str, Callable[[], str]] = {
     "precision": costs.precision,
     "augmentation-cost": costs.augmentation_cost,
     "diagnosis-cost": costs.diagnosis_cost,
+    "report-opening": costs.report_opening,
     "busy": costs.busy,
     "time-left": costs.time_left,
     "speed": costs.speed,
@@ -34,6 +35,17 @@ QUOTES: dict[str, Callable[[], str]] = {
     "random-kills": faults.random_kills,
     "long-life": faults.long_life,
     "hostile-clients": faults.hostile_clients,
+    "claims": judged.claims,
+    "claims-count": judged.counts,
+    "flower-engines": flower.engines,
+    "flower-load": flower.load,
+    "flower-start": flower.start,
+    "flower-sizes": flower.sizes,
+    "scale-seconds": flower.seconds,
+    "scale-megabytes": flower.megabytes,
+    "scale-meeting": flower.meeting,
+    "scale-round": flower.one_round,
+    "scale-plan": flower.plan,
     "theory-layers": theory.by_layers,
     "theory-printed": lambda: theory.as_printed("flow"),
     "theory-ranks": lambda: theory.ranks("sweep"),

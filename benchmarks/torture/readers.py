@@ -34,7 +34,7 @@ from feddecorr.federation import Simulation, Task
 from feddecorr.messages import Broadcast, Update
 from feddecorr.models.first_weights import read_weights
 from feddecorr.partition.split_file import read_split
-from feddecorr.report import write_report
+from feddecorr.report.runs_page import write_report
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import run
 from feddecorr.settings.experiment import Experiment

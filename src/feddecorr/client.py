@@ -96,7 +96,8 @@ class Client:
         rooms = {shard.client: room.get("weights", {}) for shard, _, room in held}
         kinds: dict[tuple[str, ...], list[Part]] = {}  # by the terms they have: a method may give them different ones
         for part in parts:
-            _load(self.buffers, part.buffers, {})
+            if self.buffers:
+                _load(self.buffers, part.buffers, {})
             with part.turn():
                 kinds.setdefault(tuple(part.terms), []).append(part)
         for parameter in self.parameters.values():  # nobody's: who looks at the live module is not to go unnoticed

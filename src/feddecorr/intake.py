@@ -9,7 +9,7 @@ from typing import Literal
 from feddecorr.collapse.shared_evidence import Evidence
 from feddecorr.errors import RunError, UserError
 from feddecorr.messages import Broadcast, Failure, Update
-from feddecorr.states import State, lay_out, misfits, not_finite
+from feddecorr.states import State, is_laid_out, lay_out, misfits, not_finite
 
 Missing = Literal["fail", "continue"]
 
@@ -82,6 +82,8 @@ class Intake:
             return f"the terms of its objective are {update.metrics}"
         for section, expected in self._expected.items():
             state: State = getattr(update, section)
+            if not state and not expected:
+                continue
             if problems := misfits(state, expected, types=True):
                 return f"its {section} do not fit ({'; '.join(problems)})"
             if wrong := not_finite(state):
@@ -89,7 +91,10 @@ class Intake:
         return _doubt(update)
 
     def _laid_out(self, update: Update) -> Update:
-        sections = {name: lay_out(getattr(update, name), like) for name, like in self._expected.items()}
+        sent: dict[str, State] = {name: getattr(update, name) for name in self._expected}
+        if all(is_laid_out(state, self._expected[name]) for name, state in sent.items()):
+            return update
+        sections = {name: lay_out(state, self._expected[name]) for name, state in sent.items()}
         return Update(**{**vars(update), **sections})
 
     def _reasons(self) -> str:

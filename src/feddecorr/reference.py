@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -24,6 +26,9 @@ MAKERS = (nn.Conv2d, nn.Linear, nn.BatchNorm2d)
 MOST_KEPT = 1 << 27
 """Bytes of one kind of answer that are kept; of a client with more, each epoch asks again."""
 
+Look = Callable[[Tensor], tuple[Tensor, Tensor]]
+"""Returns the representations and the logits of a batch."""
+
 
 class Reference:
     """A network in evaluation mode and without gradients, with the given weights and statistics or its own.
@@ -43,9 +48,19 @@ class Reference:
     @torch.no_grad()
     def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return the representations and the logits of a batch."""
+        with self.watched() as look:
+            return look(x)
+
+    @contextmanager
+    def watched(self) -> Iterator[Look]:
+        """Look at many batches: to set the watch takes as long as a small one."""
         with capture_representations(self._model, self._layer) as seen:
-            logits = self._model(x)
-        return seen.z, logits
+
+            def look(x: Tensor) -> tuple[Tensor, Tensor]:
+                logits = self._model(x)
+                return seen.z, logits
+
+            yield look
 
     def twin(self) -> Reference:
         """Return the same on the same tensors, so that two threads can look at once, each through its own."""

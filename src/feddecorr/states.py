@@ -86,6 +86,11 @@ def copy_into(targets: Iterable[Tensor], sources: Iterable[Tensor]) -> None:
         target.copy_(source)
 
 
+def is_laid_out(state: State, like: Mapping[str, Tensor]) -> bool:
+    """Tell whether each tensor is in the memory format of its namesake."""
+    return all(tensor.stride() == like[name].stride() for name, tensor in state.items())
+
+
 def lay_out(state: State, like: Mapping[str, Tensor]) -> State:
     """Return the state with each tensor in the memory format of its namesake.
 

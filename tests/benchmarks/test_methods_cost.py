@@ -12,10 +12,10 @@ TINY = [
 
 
 def test_every_method_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Methods with references also on augmented images, beside FedAvg on such."""
+    """FedAvg also with FedDecorr, methods with references also on augmented images, beside FedAvg on such."""
     monkeypatch.setattr(methods_cost, "WORDS", TINY)
     found = methods_cost.measure(list(METHODS.table), repeats=1)
     augmented = {f"{name}{methods_cost.AUGMENTED}" for name in ("fedavg", *methods_cost.WITH_REFERENCES)}
-    assert set(found["ratio to FedAvg"]) == {*METHODS.table, *augmented}
+    assert set(found["ratio to FedAvg"]) == {*METHODS.table, *augmented, f"fedavg{methods_cost.DECORRELATED}"}
     assert all(ratio > 0 for ratio in found["ratio to FedAvg"].values())
     assert set(methods_cost.LIMITS) <= set(found["ratio to FedAvg"])

@@ -42,7 +42,7 @@ def test_the_picture_needs_no_network(feddecorr: CommandLine, here: Path) -> Non
     """The page holds all that draws it, every client and every number."""
     feddecorr("partition", write_settings(here / "s.json"), "--picture", "deep/picture.html")
     page = (here / "deep" / "picture.html").read_text()
-    assert "Plotly.newPlot" in page
+    assert 'class="plotly-graph-div"' in page
     assert "<script src=" not in page
     assert "mean effective classes" in page
     assert not (here / "partition.html").exists()

@@ -71,6 +71,20 @@ def test_what_is_not_in_the_records_is_shown_as_missing(feddecorr: CommandLine, 
     assert "Mind: 2 of them are missing." in (tmp_path / "again" / "own.md").read_text()
 
 
+def test_what_records_hold_is_not_done_again(feddecorr: CommandLine, done: Path, tmp_path: Path) -> None:
+    """Elsewhere, with the records alone, only the other runs are done, and the tables are those of all."""
+    feddecorr(*OWN, "--seeds", 2, "--out", done)
+    feddecorr("records", done / "runs", "-o", tmp_path / "own.jsonl")
+    lines = (tmp_path / "own.jsonl").read_text().splitlines()
+    kept = [line for line in lines if json.loads(line)["experiment"]["method"]["name"] == "fedavg"]
+    (tmp_path / "own.jsonl").write_text("\n".join(kept) + "\n")
+    words = (*OWN, "--seeds", 2, "--known", tmp_path / "own.jsonl", "--out", tmp_path / "again")
+    assert len(feddecorr(*words, "--dry-run", "--json").document["runs"]) == 2
+    assert feddecorr(*words).code == 0
+    assert len(list((tmp_path / "again" / "runs").iterdir())) == 2
+    assert (tmp_path / "again" / "own.md").read_text() == (done / "own.md").read_text()
+
+
 def test_a_run_that_fails_is_told_at_the_end_and_the_others_are_there(feddecorr: CommandLine, tmp_path: Path) -> None:
     outcome = feddecorr("reproduce", "own_studies:Broken", "--scale", "smoke", "--out", tmp_path, "--json")
     assert outcome.code == 1

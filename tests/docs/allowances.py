@@ -17,7 +17,6 @@ NOT_RUN = {
             "flower-supernode --insecure --superlink 127.0.0.1:8000 --host 127.0.0.1 --port 9095"
             " --node-config client=1",
             "feddecorr flower run apps/digits lab",
-            "ssh-keygen -t ecdsa -b 384 -f node0",
             "flower-superlink --host 127.0.0.1 --port 8443 --ssl-ca-certfile ca.crt --ssl-certfile server.crt"
             " --ssl-keyfile server.key --enable-supernode-auth --disable-runtime-dependency-installation",
             "flwr supernode register node0.pub lab",
@@ -27,7 +26,20 @@ NOT_RUN = {
         ],
         "starts a server, or needs one; tests/flower/test_network.py starts the same",
     ),
+    **dict.fromkeys(
+        [
+            "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -noenc -days 365 -subj /CN=federation"
+            " -keyout ca.key -out ca.crt",
+            "openssl req -x509 -CA ca.crt -CAkey ca.key -newkey ec -pkeyopt ec_paramgen_curve:P-256 -noenc -days 365"
+            " -subj /CN=superlink -addext subjectAltName=DNS:superlink.example.org,DNS:localhost,IP:127.0.0.1"
+            " -addext basicConstraints=critical,CA:FALSE -keyout server.key -out server.crt",
+            "ssh-keygen -t ecdsa -b 384 -f node0",
+        ],
+        "is a program that need not be here; tests/helpers/loopback.py makes the same files without it",
+    ),
     "make test": "is what runs these tests",
+    "feddecorr watch runs": "goes on until it is stopped; tests/report/test_watch.py looks at such pages",
+    "feddecorr --install-completion": "changes a start file of the shell; tests/cli/test_completion.py has its own",
     ".venv/bin/pytest -n0 tests/methods/test_laws.py -k clipped": "needs the reader's method in the source tree",
 }
 """Commands of blocks that are not run."""
@@ -37,7 +49,6 @@ ONLY_PARSED = {
     "python -m benchmarks.loss_cost": "takes at least 24 steps of MobileNetV2 with 64 images",
     "python -m benchmarks.methods_accuracy": "takes at least a full round of each of its 19 contestants",
     "python -m benchmarks.methods_cost": "takes at least 200 steps of MobileNetV2 with 64 images",
-    "python -m benchmarks.threads": "takes at least 18 rounds of ResNet18",
 }
 """Beginnings of commands that have no quick form; their modules are imported and their words are read."""
 

@@ -52,3 +52,18 @@ def test_a_parcel_arrives_as_the_same_memory() -> None:
     arrived = ForkingPickler.loads(ForkingPickler.dumps(parcel))
     parcel.states["all"]["a"].fill_(1.0)
     assert torch.equal(arrived.states["all"]["a"], torch.ones(3))
+
+
+def test_only_tensors_of_the_same_names_types_shapes_and_formats_fit() -> None:
+    """Then a parcel of them would have the same places; gaps between their numbers do not matter."""
+    image = torch.randn(2, 3, 4, 5)
+    parcel = Parcel(Layout.of({"all": {"a": image, "b": torch.randn(4)}}))
+    assert parcel.fits({"all": {"b": torch.randn(8)[::2], "a": image + 1}})
+    others = {
+        "name": {"a": image, "c": torch.randn(4)},
+        "type": {"a": image, "b": torch.randn(4).double()},
+        "shape": {"a": image, "b": torch.randn(5)},
+        "format": {"a": image.to(memory_format=torch.channels_last), "b": torch.randn(4)},
+        "more": {"a": image, "b": torch.randn(4), "c": torch.randn(4)},
+    }
+    assert not [what for what, state in others.items() if parcel.fits({"all": state})]

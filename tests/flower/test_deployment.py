@@ -190,6 +190,37 @@ def test_a_node_that_cannot_take_part_says_why(configs: dict[int, dict[str, Any]
         connect(LocalGrid(configs), elsewhere(), tmp_path / "run")
 
 
+@pytest.mark.parametrize("policy", ["continue", "fail"])
+def test_a_node_that_cannot_take_part_in_a_begun_run_is_left_out_by_the_policy(
+    configs: dict[int, dict[str, Any]], tmp_path: Path, policy: str
+) -> None:
+    """Under another number, as if it had come back with its disk broken; what it says is in the log."""
+    experiment = elsewhere("rounds=2", f"missing={policy}")
+    grid, said = LocalGrid(configs), list[str]()
+    records = ensure(experiment, tmp_path / "run", through=connect(grid, experiment, tmp_path / "run", said=said))
+    next(records)
+    grid.configs[999] = {**grid.configs.pop(101), "data": "npz:/there/is/no.npz"}
+    why = "node 999 cannot take part: UserError: /there/is/no.npz"
+    if policy == "fail":
+        with pytest.raises(RunError, match=why):
+            next(records)
+        return
+    assert list(next(records).missing) == [1]
+    assert sum(why in line for line in said) == 1
+
+
+def test_an_introduction_that_is_not_ours_is_refused_in_words(
+    configs: dict[int, dict[str, Any]], tmp_path: Path
+) -> None:
+    """Its node is waited for, as if it were not there."""
+    grid, said = LocalGrid(configs), list[str]()
+    grid.answers[101] = _junk
+    with pytest.raises(RunError, match="client 1 of 3 did not connect"):
+        connect(grid, elsewhere(), tmp_path / "run", said=said)
+    why = "node 101 does not say who it is: its message was refused: this is no message of ours: it holds x"
+    assert said.count(why) == 1
+
+
 def test_other_data_than_the_run_began_with_are_refused(configs: dict[int, dict[str, Any]], tmp_path: Path) -> None:
     experiment = elsewhere("rounds=2")
     next(ensure(experiment, tmp_path / "run", through=connect(LocalGrid(configs), experiment, tmp_path / "run")))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -107,7 +109,8 @@ def test_a_federation_over_sockets_survives_what_can_happen(loopback: Loopback, 
     command: list[str | Path] = [sys.executable, "-m", "feddecorr", "flower", "app", folder / "app"]
     words: list[str | Path] = [settings, *WORDS, "data=nodes"]
     test: list[str | Path] = ["--out", out, "--test", f"npz:{folder / 'images0.npz'}"]
-    subprocess.run([*command, *words, *test], check=True, env=loopback.environment, cwd=folder, capture_output=True)
+    write_app = partial(subprocess.run, check=True, env=loopback.environment, cwd=folder, capture_output=True)
+    write_app([*command, *words, *test])
     configs = [
         {"client": client, "data": f"npz:{folder}/images{client}.npz", "memory": f"{folder}/disk{client}"}
         for client in range(CLIENTS)
@@ -120,7 +123,7 @@ def test_a_federation_over_sockets_survives_what_can_happen(loopback: Loopback, 
     loopback.wait_for(lambda: directory.finished_rounds() == 1)
     for process in loopback.descendants(loopback.superlink, "flwr-serverapp"):
         os.kill(process.pid, signal.SIGKILL)
-    assert first.wait(timeout=300) == 1
+    assert first.wait(timeout=600) == 1
     assert directory.finished_rounds() == 1
     start_run(loopback, "second")
     loopback.wait_for(lambda: directory.finished_rounds() >= 2)
@@ -130,6 +133,13 @@ def test_a_federation_over_sockets_survives_what_can_happen(loopback: Loopback, 
     # A node is killed while it trains. The round ends without it, and later ones begin without it.
     loopback.wait_for(lambda: loopback.descendants(nodes[1], "flwr-clientapp"))
     loopback.kill(nodes[1])
+    # Meanwhile, another run asks for one client more than there are nodes.
+    write_app([*command[:-1], folder / "more", *words, "clients=4", "engine.wait=1", "--out", folder / "no-run"])
+    assert start_run(loopback, "more", app="more").wait(timeout=600) == 1
+    told = (folder / "logs" / "more.txt").read_text()
+    assert re.search(r"waiting for clients? (1, )?3, at most 1 seconds", told)
+    assert re.search(r"clients? (1, )?3 of 4 did not connect within engine.wait=1 seconds", told)
+    assert not (folder / "no-run").exists()
     loopback.wait_for(lambda: any(record.missing for record in directory.rounds()))
     # It comes back, with what its client remembers.
     loopback.start_node(1, configs[1])
@@ -147,10 +157,10 @@ def test_a_federation_over_sockets_survives_what_can_happen(loopback: Loopback, 
     assert digest(load_tensors(out / "weights.safetensors")) == digest(reference[-1].state)
 
     # What is done is not done again, and a run that ends well says so.
-    subprocess.run([*command, *words, "rounds=1", *test], check=True, env=loopback.environment, cwd=folder)
-    assert start_run(loopback, "last").wait(timeout=300) == 0
+    write_app([*command, *words, "rounds=1", *test])
+    assert start_run(loopback, "last").wait(timeout=600) == 0
 
 
-def start_run(loopback: Loopback, name: str) -> subprocess.Popen[bytes]:
-    """Start the app as a user would."""
-    return loopback.start(name, "python", "-m", "feddecorr", "flower", "run", loopback.folder / "app", "lab")
+def start_run(loopback: Loopback, name: str, *, app: str = "app") -> subprocess.Popen[bytes]:
+    """Start the app as a user would; its output goes to a log of that name."""
+    return loopback.start(name, "python", "-m", "feddecorr", "flower", "run", loopback.folder / app, "lab")

@@ -1,28 +1,18 @@
 """The report in a real browser, from the disk and with the network off."""
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from benchmarks.report_opening import DRAWN, make_runs
+from faultless_page import faultless_page
+from playwright.sync_api import Browser, Page
 from small import small
 
-from feddecorr.report import write_report
+from feddecorr.report.runs_page import write_report
 from feddecorr.runs.pipeline import run
 
 PHONE = {"width": 390, "height": 800}
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """Start the system's Chromium; `make browser` installs it."""
-    program = shutil.which("chromium")
-    assert program, "there is no chromium: 'make browser' installs it"
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        yield started
-        started.close()
 
 
 @pytest.fixture(scope="module")
@@ -37,17 +27,10 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def opened(browser: Browser, report: Path, request: pytest.FixtureRequest) -> Iterator[Page]:
     """Open the report without a network; whatever the console says of errors fails the test."""
-    context = browser.new_context(**getattr(request, "param", {}), offline=True)
-    page = context.new_page()
-    page.set_default_timeout(180_000)  # on a machine that has other things to do
-    wrong: list[str] = []
-    page.on("console", lambda message: wrong.append(message.text) if message.type in ("error", "warning") else None)
-    page.on("pageerror", lambda error: wrong.append(str(error)))
-    page.goto(report.as_uri())
-    page.wait_for_function("document.querySelectorAll('.main-svg').length > 0")
-    yield page
-    assert wrong == []
-    context.close()
+    with faultless_page(browser, offline=True, **getattr(request, "param", {})) as page:
+        page.goto(report.as_uri())
+        page.wait_for_function("document.querySelectorAll('.main-svg').length > 0")
+        yield page
 
 
 def test_every_figure_is_drawn(opened: Page) -> None:
@@ -57,13 +40,27 @@ def test_every_figure_is_drawn(opened: Page) -> None:
         assert figure.locator(".trace, .hm").count() > 0
 
 
+def test_thirty_runs_of_three_hundred_rounds_are_a_small_page_that_draws(browser: Browser, tmp_path: Path) -> None:
+    """How fast it opens is measured by benchmarks/report_opening.py."""
+    page = tmp_path / "report.html"
+    write_report(make_runs(tmp_path, 30, 300, small("rounds=1")), page)
+    assert page.stat().st_size < 15e6
+    with faultless_page(browser, offline=True) as opened:
+        opened.goto(page.as_uri())
+        opened.wait_for_function(DRAWN)
+        accuracy = "document.querySelectorAll('.plotly-graph-div')[1].data"
+        assert opened.evaluate(f"{accuracy}.length") == 30
+        assert opened.evaluate(f"{accuracy}.every(line => line.x.length === 300)")
+
+
 def test_a_run_is_switched_off_in_all_figures_at_once_by_the_keyboard(opened: Page) -> None:
     lines = "[...document.querySelectorAll('.scatterlayer .trace')].length"
     before = opened.evaluate(lines)
     box = opened.get_by_label("with<b>")
     box.focus()
     opened.keyboard.press("Space")
-    shown = "(name, on) => figures.every(f => f.data.every(t => t.name !== name || (t.visible !== false) === on))"
+    drawn = "[...document.querySelectorAll('.plotly-graph-div')]"
+    shown = f"(name, on) => {drawn}.every(f => f.data.every(t => t.name !== name || (t.visible !== false) === on))"
     assert opened.evaluate(f"({shown})('with<b>', false)")
     assert opened.evaluate(f"({shown})('plain', true)")
     assert opened.evaluate(lines) < before

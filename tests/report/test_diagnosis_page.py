@@ -1,6 +1,10 @@
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
+from faultless_page import faultless_page
+from playwright.sync_api import Browser
 
 from feddecorr.collapse.diagnosis import Diagnosis
 from feddecorr.collapse.gathered import Batch
@@ -42,3 +46,25 @@ def test_what_was_not_kept_cannot_be_drawn() -> None:
 def test_angles_between_class_means_are_a_table_of_classes() -> None:
     """As many rows and columns as classes."""
     assert np.array(pictures.angles(look(classes=5)).data[0].z).shape == (5, 5)
+
+
+def test_two_models_lie_side_by_side_with_legends_that_nothing_covers(browser: Browser, tmp_path: Path) -> None:
+    """Each model has one block of the answer, and ten classes have ten colours."""
+    pictures.write_diagnosis([look("first", 10), look("second", 10)], tmp_path / "page.html")
+    with faultless_page(browser, offline=True) as page:
+        page.goto(tmp_path.joinpath("page.html").as_uri())
+        headings = (page.get_by_role("heading", name=name, exact=True) for name in ("The answer", "Spheres"))
+        answer, spheres = (page.locator("section", has=heading) for heading in headings)
+        assert answer.locator("h3").all_text_contents() == ["first", "second"]
+        for section, parts in ((answer, "h3"), (spheres, ".plotly-graph-div")):
+            left, right = (place.bounding_box() for place in section.locator(parts).all())
+            assert left is not None
+            assert right is not None
+            assert left["y"] == right["y"]
+            assert left["x"] + left["width"] <= right["x"]
+        for figure in spheres.locator(".plotly-graph-div").all():
+            assert figure.evaluate("figure => new Set(figure.data.map(cloud => cloud.marker.color)).size") == 10
+            legend, toolbar = (figure.locator(part).bounding_box() for part in (".legend", ".modebar"))
+            assert legend is not None
+            assert toolbar is not None
+            assert legend["y"] > toolbar["y"] + toolbar["height"]

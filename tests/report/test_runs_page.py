@@ -1,14 +1,20 @@
+import json
 import re
 from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
 
 import pytest
 from command_line import CommandLine
 from small import forget_models, small
 
 from feddecorr.errors import RunError, UserError
-from feddecorr.report import write_report
 from feddecorr.report.colours import COLOURS
+from feddecorr.report.runs_page import write_report
+from feddecorr.report.seed_groups import group_seeds
+from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import run
+from feddecorr.studies.summary import Summary
 
 
 @pytest.fixture(scope="module")
@@ -108,3 +114,57 @@ def test_the_same_run_twice_is_refused(runs: list[Path], tmp_path: Path) -> None
 def test_the_command_prints_where_the_page_is(feddecorr: CommandLine, runs: list[Path], tmp_path: Path) -> None:
     done = feddecorr("report", *runs, "-o", tmp_path / "deep" / "report.html", "--json")
     assert Path(done.document["report"]).is_file()
+
+
+def drawn(page: str, heading: str) -> list[dict[str, Any]]:
+    section = page.split(f"<h2>{heading}</h2>")[1].split("</section>", maxsplit=1)[0]
+    figure = json.loads(section.split('<script type="application/json">')[1].split("</script>")[0])
+    found: list[dict[str, Any]] = figure["data"]
+    return found
+
+
+def test_seeds_are_one_line_with_a_band_and_one_switch(tmp_path: Path) -> None:
+    """Mean and one standard deviation, by hand; a run that is not done stays by itself, for it has not come as far."""
+    for name, words in {"a0": [], "a1": ["seed=1"], "b": ["method=fedprox"], "late": ["seed=2"]}.items():
+        records = run(small("rounds=2", *words), tmp_path / name)
+        next(records)
+        if name != "late":
+            list(records)
+        records.close()
+    write_report([tmp_path / name for name in ("a0", "a1", "b", "late")], tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text()
+    above, below, mean, *others = drawn(page, "Accuracy per round")
+    assert mean["name"] == "a (2 seeds)"
+    assert [line["name"] for line in others] == ["b", "late"]
+    for place, y in enumerate(mean["y"]):
+        both = [RunDirectory.open(tmp_path / name).rounds()[place].accuracy or 0.0 for name in ("a0", "a1")]
+        assert y == pytest.approx(fmean(both))
+        assert [above["y"][place], below["y"][place]] == pytest.approx([y + stdev(both), y - stdev(both)])
+    assert re.findall(r'data-run="(.*?)"', page) == ["a (2 seeds)", "b", "late"]
+    assert "<td>seed</td><td>0, 1</td><td>0</td><td>2</td>" in page
+    assert re.search(r"<td>a \(2 seeds\)</td><td>2</td><td>0\.\d+ ± 0\.\d+</td>", page)
+    assert "this is that of a0" in page
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (["plain-0", "plain-1", "cured"], ["plain (2 seeds)", "cured"]),
+        (["runs_seed0", "runs_seed1", "cured"], ["runs (2 seeds)", "cured"]),
+        (["7f3", "a94", "b"], ["fedavg (2 seeds)", "b"]),
+        (["seed0", "seed1", "b"], ["fedavg (2 seeds)", "b"]),
+    ],
+)
+def test_seeds_have_the_name_that_they_share_or_that_of_their_settings(names: list[str], expected: list[str]) -> None:
+    words = ["seed=0", "seed=1", "method=fedprox"]
+    settings = [small("rounds=1", each).to_dict() for each in words]
+    runs = [Summary("", each, "", {}, [{}], None, {}, {}) for each in settings]
+    assert [line.name for line in group_seeds(dict(zip(names, runs, strict=True)))] == expected
+
+
+def test_copies_of_a_run_are_no_seeds(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        list(run(small("rounds=1"), tmp_path / name))
+    write_report([tmp_path / "one", tmp_path / "two"], tmp_path / "report.html")
+    lines = drawn((tmp_path / "report.html").read_text(), "Accuracy per round")
+    assert [line["name"] for line in lines] == ["one", "two"]

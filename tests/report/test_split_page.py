@@ -30,7 +30,7 @@ def test_the_page_holds_every_class_and_number(tmp_path: Path) -> None:
     assert np.array_equal(counts.table(), COUNTS)
     write_split_page(tmp_path / "a.html", Heterogeneity.of(COUNTS), counts, ["cat", "</script>", "dog"])
     page = (tmp_path / "a.html").read_text()
-    assert "Plotly.newPlot" in page
+    assert 'class="plotly-graph-div"' in page
     assert all(meaning.replace("'", "&#39;") in page for meaning in MEANINGS.values())
     assert '"</script>"' not in page
 

@@ -166,8 +166,10 @@ def test_terms_of_each_local_epoch_are_recorded_by_wish() -> None:
         (8, ["clients=8"], 1),
         (8, ["clients=100"], 1),
         (8, ["clients=100", "participation=0.02"], 4),
+        (2, ["clients=1"], 2),
         (2, ["clients=2"], 1),
         (2, ["clients=3"], 2),
+        (2, ["clients=12"], 1),
         (1, ["clients=1"], 1),
     ],
 )

@@ -31,7 +31,7 @@ def test_everything_is_there_as_markdown_csv_and_page(tmp_path: Path) -> None:
     ]
     html = page.read_text()
     assert "1.0 ± 0.1" in html
-    assert html.count("Plotly.newPlot") >= 1
+    assert html.count('class="plotly-graph-div"') >= 1
     assert all((tmp_path / "out" / link).is_file() for link in ("own/curves.csv", "own.html") if link in text)
 
 

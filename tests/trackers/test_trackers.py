@@ -24,13 +24,14 @@ WORDS = ("rounds=2", "evaluation.clients=true", "evaluation.epochs=true")
 Values = dict[tuple[str, int], float]
 """Numbers by name and round."""
 
+Spectra = dict[tuple[str, int], tuple[int, float]]
+"""Of each spectrum, how many values it has and the largest: what every form of a histogram keeps."""
+
 
 class Read:
-    """What a tracker's own tools find: numbers, names of spectra with rounds, settings, names of artifacts."""
+    """What a tracker's own tools find: numbers, spectra, settings, names of artifacts."""
 
-    def __init__(
-        self, scalars: Values, spectra: set[tuple[str, int]], settings: dict[str, str], kept: set[str]
-    ) -> None:
+    def __init__(self, scalars: Values, spectra: Spectra, settings: dict[str, str], kept: set[str]) -> None:
         self.scalars, self.spectra, self.settings, self.kept = scalars, spectra, settings, kept
 
 
@@ -39,7 +40,11 @@ def read_tensorboard(path: Path) -> Read:
     found.Reload()
     tags = found.Tags()
     scalars = {(name, event.step): event.value for name in tags["scalars"] for event in found.Scalars(name)}
-    spectra = {(name, event.step) for name in tags["histograms"] for event in found.Histograms(name)}
+    spectra = {
+        (name, event.step): (int(event.histogram_value.num), event.histogram_value.max)
+        for name in tags["histograms"]
+        for event in found.Histograms(name)
+    }
     texts = {name: found.Tensors(name)[0].tensor_proto.string_val[0].decode() for name in tags["tensors"]}
     rows = [line.split("|")[1:3] for line in texts["settings/text_summary"].splitlines()[2:]]
     kept = {Path(line.removeprefix("- ")).name for line in texts.get("artifacts/text_summary", "").splitlines()}
@@ -51,10 +56,11 @@ def read_mlflow(path: Path) -> Read:
     id_ = (path / "mlflow" / "run_id").read_text()
     told = client.get_run(id_).data
     scalars = {(name, each.step): each.value for name in told.metrics for each in client.get_metric_history(id_, name)}
-    spectra = set()
+    spectra: Spectra = {}
     for file in client.list_artifacts(id_, "spectra"):
-        text = Path(client.download_artifacts(id_, file.path)).read_text()
-        spectra |= {(name, int(Path(file.path).stem)) for name in json.loads(text)}
+        told_then = json.loads(Path(client.download_artifacts(id_, file.path)).read_text())
+        number = int(Path(file.path).stem)
+        spectra |= {(name, number): (len(values), max(values)) for name, values in told_then.items()}
     return Read(scalars, spectra, told.params, {file.path for file in client.list_artifacts(id_) if not file.is_dir})
 
 
@@ -90,7 +96,7 @@ def whole_wandb_run(file: Path) -> list[Any]:
 
 def read_wandb(path: Path) -> Read:
     scalars: Values = {}
-    spectra: set[tuple[str, int]] = set()
+    spectra: Spectra = {}
     settings: dict[str, str] = {}
     kept: set[str] = set()
     for file in sorted(path.glob("wandb/wandb/offline-run-*/*.wandb")):
@@ -98,9 +104,11 @@ def read_wandb(path: Path) -> Read:
             step = record.history.step.num
             for item in record.history.item:
                 name, _, part = "/".join(item.nested_key or [item.key]).rpartition("/")
-                if part in ("_type", "bins", "values"):
-                    spectra.add((name, step))
-                else:
+                if part == "values":
+                    spectra[name, step] = sum(json.loads(item.value_json)), spectra.get((name, step), (0, 0.0))[1]
+                elif part == "bins":
+                    spectra[name, step] = spectra.get((name, step), (0, 0.0))[0], json.loads(item.value_json)[-1]
+                elif part != "_type":
                     scalars[f"{name}/{part}".lstrip("/"), step] = json.loads(item.value_json)
             settings |= {item.key: str(json.loads(item.value_json)) for item in record.config.update}
             kept |= {entry.path for entry in record.request.log_artifact.artifact.manifest.contents}
@@ -115,17 +123,22 @@ READERS: dict[str, Callable[[Path], Read]] = {
 }
 
 
-def expected(path: Path) -> tuple[Values, set[tuple[str, int]]]:
+def expected(path: Path) -> tuple[Values, Spectra]:
     entries = [Entry.of(record) for record in RunDirectory.open(path).rounds()]
     scalars = {(name, entry.round): value for entry in entries for name, value in entry.scalars.items()}
-    return scalars, {(name, entry.round) for entry in entries for name in entry.spectra}
+    spectra = {
+        (name, entry.round): (len(values), max(values)) for entry in entries for name, values in entry.spectra.items()
+    }
+    return scalars, spectra
 
 
 def check(found: Read, path: Path) -> None:
     scalars, spectra = expected(path)
     told = {key: value for key, value in found.scalars.items() if not key[0].startswith("_") and key[0] != "round"}
     assert told == {key: pytest.approx(value, rel=1e-6) for key, value in scalars.items()}
-    assert found.spectra == spectra
+    assert {key: count for key, (count, _) in found.spectra.items()} == {key: n for key, (n, _) in spectra.items()}
+    largest = {key: most for key, (_, most) in found.spectra.items()}
+    assert largest == {key: pytest.approx(most, rel=1e-6) for key, (_, most) in spectra.items()}
     assert (found.settings["method.name"], found.settings["clients"]) == ("fedavg", "4")
     assert {"experiment.json", "weights.safetensors"} <= found.kept
 
@@ -142,7 +155,7 @@ def test_a_tracker_is_told_everything_while_the_run_goes_on(name: str, tmp_path:
     assert small("trackers=mlflow").digest() == small().digest()
 
 
-@pytest.mark.parametrize("name", ["tensorboard", "mlflow"])
+@pytest.mark.parametrize("name", READERS)
 def test_what_was_missed_is_told_afterwards_and_nothing_twice(
     name: str, tmp_path: Path, feddecorr: CommandLine
 ) -> None:

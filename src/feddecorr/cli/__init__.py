@@ -32,6 +32,7 @@ from feddecorr.cli.show import show
 from feddecorr.cli.sweep import sweep
 from feddecorr.cli.table import table
 from feddecorr.cli.theory import theory_app
+from feddecorr.cli.watch import watch
 
 typer.core.HAS_RICH = False  # help is plain text; otherwise it has backslashes before its brackets
 
@@ -39,7 +40,6 @@ app = typer.Typer(
     name="feddecorr",
     help="See and cure dimensional collapse in heterogeneous federated learning.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -68,6 +68,7 @@ app.command()(run)
 app.command()(resume)
 app.command()(show)
 app.command()(report)
+app.command()(watch)
 app.command()(diagnose)
 app.command()(claims)
 app.command()(partition)

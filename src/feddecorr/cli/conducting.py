@@ -32,6 +32,8 @@ class Undertaking:
     seeds: int
     out: Path
     command: Callable[[Study], str]
+    known: Sequence[Summary] = ()
+    """Records of runs that need not be done again."""
 
     @property
     def store(self) -> Path:
@@ -39,8 +41,10 @@ class Undertaking:
         return self.out / "runs"
 
     def arms(self) -> list[Arm]:
-        """Return the arms of all studies."""
-        return [arm for study in self.studies for arm in study.arms(self.scale, self.seeds)]
+        """Return the arms of all studies, but those that are known."""
+        from feddecorr.studies.results import unknown  # noqa: PLC0415 - PyTorch is loaded when it is needed
+
+        return unknown([arm for study in self.studies for arm in study.arms(self.scale, self.seeds)], self.known)
 
 
 def warm_up_processes() -> None:
@@ -85,31 +89,30 @@ def foresee(undertaking: Undertaking, *, jobs: int | None, json: bool) -> None:
 
 def conduct(undertaking: Undertaking, *, jobs: int | None, json: bool) -> None:
     """Do all runs, write all tables and figures, and then say what failed."""
-    from feddecorr.studies.results import results_of_runs  # noqa: PLC0415
+    from feddecorr.studies.results import results_of  # noqa: PLC0415
     from feddecorr.studies.runner import run_all  # noqa: PLC0415 - PyTorch is loaded when it is needed
 
     title = undertaking.studies[0].name if len(undertaking.studies) == 1 else f"{len(undertaking.studies)} studies"
-    arms = undertaking.arms()
     try:
         with follow_runs(title) as tell:
-            failures = run_all(arms, undertaking.store, jobs=jobs, tell=tell)
+            failures = run_all(undertaking.arms(), undertaking.store, jobs=jobs, tell=tell)
     except KeyboardInterrupt:
         say("All finished rounds are kept: the same command goes on.")
         raise
     told = []
     for study in undertaking.studies:
-        results = results_of_runs(study.arms(undertaking.scale, undertaking.seeds), undertaking.store)
-        told.append(_draw(undertaking, study, results))
+        arms = study.arms(undertaking.scale, undertaking.seeds)
+        told.append(_draw(undertaking, study, results_of(arms, undertaking.store, undertaking.known)))
     _tell(told, json=json, failures=failures)
 
 
-def redraw(undertaking: Undertaking, summaries: Sequence[Summary], *, json: bool) -> None:
-    """Write all tables and figures from records alone."""
+def redraw(undertaking: Undertaking, *, json: bool) -> None:
+    """Write all tables and figures from what is known alone."""
     from feddecorr.studies.results import results_of_records  # noqa: PLC0415 - PyTorch is loaded when it is needed
 
     told = []
     for study in undertaking.studies:
-        results = results_of_records(study.arms(undertaking.scale, undertaking.seeds), summaries)
+        results = results_of_records(study.arms(undertaking.scale, undertaking.seeds), undertaking.known)
         told.append(_draw(undertaking, study, results))
     _tell(told, json=json, failures={})
 

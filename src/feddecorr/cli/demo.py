@@ -43,7 +43,7 @@ def demo(
     experiments = {name: prepare({**SETTINGS, **extra}) for name, extra in RUNS.items()}
     for name, experiment in experiments.items():
         _train(experiment, out / name, title=name)
-    from feddecorr.report import write_report  # noqa: PLC0415
+    from feddecorr.report.runs_page import write_report  # noqa: PLC0415
     from feddecorr.runs.directory import RunDirectory  # noqa: PLC0415 - PyTorch is loaded when it is needed
 
     page = out / "report.html"

@@ -19,7 +19,7 @@ def report(
 
     Example:  feddecorr report runs/a runs/b -o report.html
     """
-    from feddecorr.report import write_report  # noqa: PLC0415 - plotly is loaded when it is needed
+    from feddecorr.report.runs_page import write_report  # noqa: PLC0415 - plotly is loaded when it is needed
 
     write_report(directories, out)
     if json:

@@ -36,6 +36,9 @@ def reproduce(  # noqa: PLR0913, PLR0917 - an argument for each option
     records: Annotated[
         list[Path] | None, typer.Option(help="Draw from these records ('feddecorr records') alone, and run nothing.")
     ] = None,
+    known: Annotated[
+        list[Path] | None, typer.Option(help="Do not do again what these records hold ('feddecorr records').")
+    ] = None,
     list_all: Annotated[bool, typer.Option("--list", help="List all studies, with runs and estimated time.")] = False,
     dry_run: DryRunOption = False,
     json: JsonOption = False,
@@ -50,6 +53,8 @@ def reproduce(  # noqa: PLR0913, PLR0917 - an argument for each option
         feddecorr reproduce NAME --scale small --seeds 3
 
         feddecorr reproduce NAME --records results/NAME.jsonl
+
+        feddecorr reproduce NAME --known results/NAME.jsonl --seeds 5
     """
     if not (list_all or dry_run or records):
         warm_up_processes()
@@ -66,13 +71,14 @@ def reproduce(  # noqa: PLR0913, PLR0917 - an argument for each option
     def command(study: Study) -> str:
         return f"feddecorr reproduce {name if ':' in name else study.name} --scale {scale} --seeds {count}"
 
-    undertaking = Undertaking(find_studies(name), scale, count, out or Path("studies") / scale, command)
+    from feddecorr.studies.summary import read_summaries  # noqa: PLC0415 - see above
+
+    found = read_summaries([*(records or []), *(known or [])])
+    undertaking = Undertaking(find_studies(name), scale, count, out or Path("studies") / scale, command, found)
     if dry_run:
         foresee(undertaking, jobs=jobs, json=json)
     elif records:
-        from feddecorr.studies.summary import read_summaries  # noqa: PLC0415 - see above
-
-        redraw(undertaking, read_summaries(records), json=json)
+        redraw(undertaking, json=json)
     else:
         conduct(undertaking, jobs=jobs, json=json)
 

@@ -35,7 +35,7 @@ class Moments:
         count = self.count + other.count
         gap = other.mean - self.mean
         mean = self.mean + gap * (other.count / count)
-        scatter = torch.addr(self.scatter + other.scatter, gap, gap, alpha=self.count * other.count / count)
+        scatter = (self.scatter + other.scatter).addr_(gap, gap, alpha=self.count * other.count / count)
         return Moments(count, mean, scatter)
 
     @property

@@ -63,6 +63,10 @@ def _dense_stride(tensor: Tensor) -> tuple[int, ...]:
     return torch.empty_like(tensor, device="meta").stride()
 
 
+def _alike(one: Tensor, other: Tensor) -> bool:
+    return one.dtype == other.dtype and one.shape == other.shape and one.stride() == _dense_stride(other)
+
+
 class Parcel:
     """States in their places in flat shared memory; sent to another process, it is the same memory."""
 
@@ -74,6 +78,13 @@ class Parcel:
     def __reduce__(self) -> tuple[type[Parcel], tuple[Layout, Tensor]]:
         """Send no views: they are made anew."""
         return Parcel, (self.layout, self.flat)
+
+    def fits(self, sections: Mapping[str, State]) -> bool:
+        """Tell whether each of these tensors has its place here."""
+        return all(
+            mine.keys() == theirs.keys() and all(_alike(each, theirs[name]) for name, each in mine.items())
+            for mine, theirs in ((state, sections[section]) for section, state in self.states.items())
+        )
 
     def fill(self, sections: Mapping[str, State]) -> None:
         """Copy the tensors to their places, but for those that lie there already."""

@@ -86,9 +86,8 @@ class Player:
     def _put_down(self, update: Update, slots: Mapping[int, int]) -> Done:
         number = slots[update.client]
         sections = {"weights": update.weights, "buffers": update.buffers, "extra": update.extra}
-        layout = Layout.of(sections)
         slot, new = self.slots.get(number), None
-        if slot is None or slot.layout != layout:
-            slot = new = self.slots[number] = Parcel(layout)
+        if slot is None or not slot.fits(sections):
+            slot = new = self.slots[number] = Parcel(Layout.of(sections))
         slot.fill(sections)
         return Done(replace(update, weights={}, buffers={}, extra={}), new)

@@ -28,6 +28,7 @@ def write_app(folder: Path, *, server: str, settings: Mapping[str, str | int]) -
         'name = "feddecorr-app"',
         'version = "1.0.0"',
         'description = "A federation of feddecorr, which has to be installed where this runs"',
+        'license = "Apache-2.0"',
         "dependencies = []",
         "",
         "[tool.flwr.app]",

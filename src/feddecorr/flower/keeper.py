@@ -80,6 +80,7 @@ def _environment(home: Path) -> dict[str, str]:
         "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_TMPDIR": str(home / "ray"),
+        "RAY_worker_niceness": "0",  # clients are the work itself; by default they give way to everything
     }
 
 

@@ -39,10 +39,13 @@ class Nodes:
         self.grid = grid
         self._say = say
         self._clients = experiment.clients
+        self._goes_on = experiment.missing == "continue"
+        self._complete = False
         self._question: RecordDict = seal(wrap(json.dumps(experiment.to_dict()).encode()), {})
         self._met: dict[int, Met] = {}
         self._said: dict[int, Introduction] = {}
         self._strangers: set[int] = set()
+        self._silent: dict[int, str] = {}
 
     def wait_for(self, clients: Iterable[int], seconds: float) -> dict[int, Met]:
         """Return these clients' nodes when all are connected, or those that are when the time is over."""
@@ -66,6 +69,7 @@ class Nodes:
                 f"{_list_clients(missing)} of {self._clients} did not connect within engine.wait={seconds:g} seconds: "
                 "each needs a SuperNode with --node-config 'client=NUMBER …'"
             )
+        self._complete = True
         return [found[client].introduction for client in range(self._clients)]
 
     def _look(self) -> None:
@@ -75,21 +79,35 @@ class Nodes:
         self._strangers &= connected
         new = connected - {met.node for met in self._met.values()} - self._strangers
         for answer in self._ask(new):
-            if answer.letter is not None:
-                self._meet(answer.node, self._read(answer))
+            if answer.letter is None:
+                self._tell(answer)
+            elif (introduction := self._read(answer)) is not None:
+                self._meet(answer.node, introduction)
+
+    def _tell(self, answer: Answer) -> None:
+        """Say once why a node that is asked again and again gives no answer that can be read."""
+        if self._silent.get(answer.node) != answer.cause:
+            self._silent[answer.node] = answer.cause
+            self._say(f"node {answer.node} does not say who it is: {answer.cause}")
 
     def _ask(self, nodes: Iterable[int]) -> Iterable[Answer]:
         questions = dict.fromkeys(nodes, self._question)
         return exchange(self.grid, questions, MessageType.QUERY, pause=PAUSE, limit=LONGEST_INTRODUCTION)
 
-    def _read(self, answer: Answer) -> Introduction:
+    def _read(self, answer: Answer) -> Introduction | None:
+        """Return what a node says of itself; one that cannot take part ends the run, or is left out of a begun one."""
         assert answer.letter is not None  # noqa: S101 - as who calls it has seen
-        if answer.letter.note.get("kind") != "introduction":
-            raise RunError(f"node {answer.node} cannot take part: {read_failure(answer.letter.content)}")
         try:
+            if answer.letter.note.get("kind") != "introduction":
+                raise UserError(read_failure(answer.letter.content))
             return Introduction.from_bytes(answer.letter.content)
         except UserError as error:
-            raise RunError(f"node {answer.node} cannot take part: {error}") from error
+            why = f"node {answer.node} cannot take part: {error}"
+            if not (self._complete and self._goes_on):
+                raise RunError(why) from error
+        self._strangers.add(answer.node)
+        self._say(why)
+        return None
 
     def _meet(self, node: int, introduction: Introduction) -> None:
         client = introduction.client

@@ -110,7 +110,7 @@ class Session:
 
     def __init__(self, line: Connection, home: Path) -> None:
         self._line = line
-        self._home = home
+        self.home = home
         self._owed = 0  # answers that are on their way
         self._receive()  # everybody is there
 
@@ -146,10 +146,10 @@ class Session:
             for frame in frames:
                 self._line.send_bytes(frame)
         except OSError:
-            raise _ended(self._home) from None
+            raise _ended(self.home) from None
 
     def _receive(self) -> bytes:
         try:
             return self._line.recv_bytes()
         except (EOFError, OSError):
-            raise _ended(self._home) from None
+            raise _ended(self.home) from None

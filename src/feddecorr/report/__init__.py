@@ -1,5 +1,1 @@
-"""Reports: HTML pages that open with no network."""
-
-from feddecorr.report.runs_page import write_report
-
-__all__ = ["write_report"]
+"""Reports: HTML pages that open with no network, and figures for print."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import plotly.graph_objects as go
@@ -17,6 +17,9 @@ from feddecorr.report.page import Section, write_page
 from feddecorr.report.sphere_points import sphere_points
 
 COLUMNS = 4
+SPHERES = 7
+"""A browser draws at most sixteen pictures in three dimensions on one page, and each model has two."""
+
 LEAD = (
     "A model has collapsed when its representations lie in few of their dimensions: then the singular values of "
     "their covariance fall off quickly. Each line is one model."
@@ -29,29 +32,13 @@ def write_diagnosis(found: Sequence[Diagnosis], path: Path, further: Sequence[Se
 
 
 def _sections(found: Sequence[Diagnosis]) -> Iterator[Section]:
-    said = " ".join(sentence for each in found for sentence in each.answer(find_reference(each, found)))
-    yield Section("The answer", said)
-    whole = {each.name: each for each in found if each.client is None}
+    yield Section("The answer", "", blocks=dict(_answers(found)))
+    whole = [each for each in found if each.client is None]
     text = f"Logarithms of the singular values of the covariance, largest first; at most {figures.SHOWN_VALUES}."
-    yield Section("Spectra", text, figure=figures.spectra({name: each.singular_values for name, each in whole.items()}))
+    yield Section("Spectra", text, figure=figures.spectra({each.name: each.singular_values for each in whole}))
     if local := [each for each in found if each.client is not None]:
         yield Section("Local models", "The same for each client's model before averaging.", figure=grid(local))
-    for each in whole.values():
-        if each.gathered is not None and each.classes is not None and each.dimensions >= 3:
-            text = "Samples on the unit sphere of the three strongest directions, by class."
-            yield Section(f"Sphere: {each.name}", text, figure=sphere(each))
-            yield Section(f"Three classes: {each.name}", "The three largest classes alone.", figure=sphere(each, 3))
-        if each.class_mean_angles and len(each.class_mean_angles) > 1:
-            text = "Angles between class means, in degrees. Neural collapse makes all of them equal and wide."
-            yield Section(f"Classes: {each.name}", text, figure=angles(each))
-        if each.classifier_alignments:
-            text = "|u·v| of the representation's principal directions and the classifier's right singular vectors."
-            yield Section(f"Classifier: {each.name}", text, figure=alignments(each))
-        if each.layer_singular_values:
-            text = "Singular values of the weights of each layer, largest first."
-            yield Section(
-                f"Layers: {each.name}", text, figure=figures.spectra(each.layer_singular_values, threshold=False)
-            )
+    yield from _side_by_side(whole)
     tables = [{row[0]: row[1] for row in rows(each)} for each in found]
     lines = [
         [name, *(table.get(name, "–") for table in tables), text]
@@ -59,6 +46,41 @@ def _sections(found: Sequence[Diagnosis]) -> Iterator[Section]:
         if any(name in table for table in tables)
     ]
     yield Section("Every measure", "", headings=["measure", *(each.name for each in found), "what it is"], rows=lines)
+
+
+def _answers(found: Sequence[Diagnosis]) -> Iterator[tuple[str, list[str]]]:
+    """Yield a short block for each model: its name, and the sentences without it."""
+    for each in found:
+        said = each.answer(find_reference(each, found))
+        bare = [sentence.removeprefix(f"{each.name}: ") for sentence in said]
+        yield each.name, [sentence[:1].upper() + sentence[1:] for sentence in bare]
+
+
+def _side_by_side(whole: Sequence[Diagnosis]) -> Iterator[Section]:
+    """Yield the pictures that each model has of its own, those of all models beside each other."""
+    round_ones = [each for each in whole if each.gathered and each.classes is not None and each.dimensions >= 3]
+    more = f" Of {len(round_ones)} models, the first {SPHERES} are shown." if len(round_ones) > SPHERES else ""
+    text = f"Samples on the unit sphere of the three strongest directions, by class.{more}"
+    yield from _beside("Spheres", text, {each.name: sphere(each) for each in round_ones[:SPHERES]})
+    three = {each.name: sphere(each, 3) for each in round_ones[:SPHERES]}
+    yield from _beside("Three classes", f"The three largest classes alone.{more}", three)
+    text = "Angles between class means, in degrees. Neural collapse makes all of them equal and wide."
+    several = [each for each in whole if each.class_mean_angles and len(each.class_mean_angles) > 1]
+    yield from _beside("Classes", text, {each.name: angles(each) for each in several})
+    text = "|u·v| of the representation's principal directions and the classifier's right singular vectors."
+    aligned = {each.name: alignments(each) for each in whole if each.classifier_alignments}
+    yield from _beside("Classifiers", text, aligned)
+    layers = {
+        each.name: figures.spectra(each.layer_singular_values, threshold=False)
+        for each in whole
+        if each.layer_singular_values
+    }
+    yield from _beside("Layers", "Singular values of the weights of each layer, largest first.", layers)
+
+
+def _beside(heading: str, text: str, drawn: Mapping[str, go.Figure]) -> Iterator[Section]:
+    if drawn:
+        yield Section(heading, text, figures=drawn)
 
 
 def grid(local: Sequence[Diagnosis], shown: int = figures.SHOWN_VALUES) -> go.Figure:
@@ -104,7 +126,9 @@ def sphere(diagnosis: Diagnosis, largest: int | None = None) -> go.Figure:
     figure.update_layout(
         template="plotly_white",
         height=480,
-        margin={"l": 0, "r": 0, "t": 0, "b": 0},
+        margin={"l": 0, "r": 0, "t": 30, "b": 0},
+        legend={"orientation": "h", "y": 0, "yanchor": "top", "itemsizing": "constant"},  # above is the toolbar
+        showlegend=True,
         scene={"xaxis": side, "yaxis": side, "zaxis": side, "aspectmode": "cube"},
     )
     return figure

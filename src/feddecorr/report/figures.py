@@ -51,9 +51,11 @@ Band = tuple[Sequence[float], Sequence[float], Sequence[float]]
 
 
 def bands(lines: Mapping[str, Band], x: str, y: str, *, threshold: bool = False) -> go.Figure:
-    """Draw means with a shaded band around each; a band of no width is not drawn."""
+    """Draw means with a shaded band around each; neither a band of no width nor a line of no points is drawn."""
     figure = _figure(x, y)
     for (name, (places, means, spread)), colour in zip(lines.items(), colours(len(lines)), strict=True):
+        if not places:
+            continue  # the others keep their colours
         if any(spread):
             above = [mean + width for mean, width in zip(means, spread, strict=True)]
             below = [mean - width for mean, width in zip(means, spread, strict=True)]

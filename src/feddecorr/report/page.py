@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from plotly.io import to_json
 from plotly.offline import get_plotlyjs
 
 from feddecorr.files import write_bytes
@@ -15,33 +16,42 @@ from feddecorr.files import write_bytes
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-CONFIG = {"displaylogo": False, "responsive": True}
-"""Figures are as wide as the page."""
-
 
 @dataclass(frozen=True)
 class Section:
-    """A heading, a few sentences, and a table or a figure or both."""
+    """A heading, a few sentences, and what belongs to them.
+
+    `blocks` are a few sentences each and `figures` several pictures, by what stands above them: they lie side by side
+    as far as the page is wide enough.
+    """
 
     heading: str
     text: str
     figure: go.Figure | None = None
     headings: Sequence[str] = ()
     rows: Sequence[Sequence[str]] = ()
+    figures: Mapping[str, go.Figure] = field(default_factory=dict)
+    blocks: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property
-    def drawing(self) -> str:
-        """The figure as HTML, without the library that draws it."""
-        if self.figure is None:
-            return ""
-        drawn: str = self.figure.to_html(full_html=False, include_plotlyjs=False, config=CONFIG)
-        return drawn
+    def drawings(self) -> list[tuple[str, str]]:
+        """All figures as JSON that no text in them can end, with what stands above."""
+        drawn = [*([] if self.figure is None else [("", self.figure)]), *self.figures.items()]
+        return [(title, to_json(figure).replace("<", "\\u003c")) for title, figure in drawn]
 
 
 def write_page(path: Path, title: str, lead: str, sections: Sequence[Section], *, switches: Sequence[str] = ()) -> None:
     """Write the page in one step; `switches` are names of lines that can be switched off in all figures at once."""
-    templates = Environment(loader=PackageLoader("feddecorr.report"), autoescape=True, undefined=StrictUndefined)
-    page = templates.get_template("page.html")
-    html = page.render(title=title, lead=lead, sections=sections, switches=switches, plotly=get_plotlyjs())
+    html = render_page(title, lead, sections, switches=switches)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_bytes(path, html.encode())
+
+
+def render_page(
+    title: str, lead: str, sections: Sequence[Section], *, switches: Sequence[str] = (), live: str = ""
+) -> str:
+    """Return the page; one that is `live` asks its server for news since that mark, and for the library that draws."""
+    templates = Environment(loader=PackageLoader("feddecorr.report"), autoescape=True, undefined=StrictUndefined)
+    plotly = "" if live else get_plotlyjs()
+    page = templates.get_template("page.html")
+    return page.render(title=title, lead=lead, sections=sections, switches=switches, plotly=plotly, live=live)

@@ -5,20 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from feddecorr.collapse.diagnosis import Diagnosis
 from feddecorr.errors import UserError
 from feddecorr.report import figures
 from feddecorr.report.page import Section, write_page
+from feddecorr.report.seed_groups import Line, group_seeds
 from feddecorr.runs.about import AboutData
 from feddecorr.runs.directory import ROSTER, RunDirectory
-from feddecorr.runs.record import Record
 from feddecorr.settings.words import flatten
+from feddecorr.studies import curves
+from feddecorr.studies.summary import Summary
 
-Rounds = Mapping[str, Sequence[Record]]
-"""The records of each run."""
-
-Read = Callable[[Record], float | None]
-
+TITLE = "Dimensional collapse, run by run"
 UNKNOWN = "–"
 
 LEAD = (
@@ -38,16 +35,22 @@ AVERAGING = (
 TERM = "A term of the clients' objective: its mean over the examples that they saw in the round."
 
 
+BANDS = " Of several seeds, the mean is drawn, with a band of one standard deviation up and down."
+
+
 def write_report(directories: Sequence[Path], path: Path) -> None:
     """Compare the runs of these directories on one page."""
     runs = dict(zip(name_directories(directories), map(RunDirectory.open, directories), strict=True))
-    rounds = {name: run.rounds() for name, run in runs.items()}
-    for name, run in runs.items():
-        if not rounds[name]:
+    for run in runs.values():
+        if not run.finished_rounds():
             raise UserError(f"{run.path} has no finished round yet: 'feddecorr resume {run.path}' goes on")
-    known = [*_labels(runs), _settings(runs)]  # all is read before the rest is drawn
-    switches = list(runs) if len(runs) > 1 else []
-    write_page(path, "Dimensional collapse, run by run", LEAD, [*_sections(rounds), *known], switches=switches)
+    lines = group_seeds({name: Summary.of(run) for name, run in runs.items()})
+    write_page(path, TITLE, LEAD, list(sections(lines, runs)), switches=switches(lines))
+
+
+def switches(lines: Sequence[Line]) -> list[str]:
+    """Return the names of lines that can be switched off: there must be another."""
+    return [line.name for line in lines] if len(lines) > 1 else []
 
 
 def name_directories(directories: Sequence[Path]) -> list[str]:
@@ -61,101 +64,111 @@ def name_directories(directories: Sequence[Path]) -> list[str]:
     return ["/".join(path.parts[-parts:]) for path in paths]
 
 
-def _sections(rounds: Rounds) -> Iterator[Section]:
+def sections(lines: Sequence[Line], runs: Mapping[str, RunDirectory]) -> Iterator[Section]:
     """Yield what the records tell: without test images, that is how the runs trained, and no more."""
-    yield _summary(rounds)
-    if any(map(_evaluated, rounds.values())):
-        yield _spectra(rounds)
-    terms = dict.fromkeys(term for every in rounds.values() for record in every for term in record.terms)
-    measures: dict[str, tuple[str, Read]] = {
-        "accuracy": (ACCURACY, lambda record: record.accuracy),
-        "effective rank": (RANK, lambda record: record.effective_rank),
+    bands = BANDS if any(len(line.runs) > 1 for line in lines) else ""
+    yield _summary(lines)
+    every = [run for line in lines for run in line.runs.values()]
+    if any(run.spectrum for run in every):
+        yield _spectra(lines, bands)
+    terms = dict.fromkeys(term for run in every for each in run.rounds for term in each["terms"])
+    measures: dict[str, tuple[str, curves.Curve]] = {
+        "accuracy": (ACCURACY, curves.per_round("accuracy")),
+        "effective rank": (RANK, curves.per_round("effective_rank")),
         "rank kept by averaging": (AVERAGING, _rank_kept),
-        **{f"objective: {term}": (TERM, _read_term(term)) for term in terms},
+        **{f"objective: {term}": (TERM, _term(term)) for term in terms},
     }
     for what, (text, read) in measures.items():
-        curves = {name: _curve(every, read) for name, every in rounds.items()}
-        if any(curves.values()):
-            yield Section(f"{what.capitalize()} per round", text, figure=figures.over_rounds(curves, what))
+        drawn = {line.name: line.curve(read) for line in lines}
+        if any(places for places, _, _ in drawn.values()):
+            yield Section(f"{what.capitalize()} per round", text + bands, figure=figures.bands(drawn, "round", what))
+    yield from _labels(lines, runs)
+    yield _settings(lines)
 
 
-def _rank_kept(record: Record) -> float | None:
-    found = record.averaging
-    if found is None or found.local_effective_rank == 0:
-        return None
-    return found.averaged_effective_rank / found.local_effective_rank
+def _rank_kept(run: Summary) -> curves.Points:
+    found = {each["round"]: each["averaging"] for each in run.rounds if each["averaging"]}
+    return {
+        number: each["averaged_effective_rank"] / each["local_effective_rank"]
+        for number, each in found.items()
+        if each["local_effective_rank"]
+    }
 
 
-def _read_term(term: str) -> Read:
-    return lambda record: record.terms.get(term)
+def _term(term: str) -> curves.Curve:
+    return lambda run: {each["round"]: each["terms"][term] for each in run.rounds if term in each["terms"]}
 
 
-def _curve(rounds: Sequence[Record], read: Read) -> list[tuple[int, float]]:
-    return [(record.round, value) for record in rounds if (value := read(record)) is not None]
-
-
-def _evaluated(rounds: Sequence[Record]) -> list[tuple[int, Diagnosis]]:
-    return [(record.round, record.model) for record in rounds if record.model is not None]
-
-
-def _summary(rounds: Rounds) -> Section:
-    time = {name: f"{sum(record.seconds for record in every):.0f} s" for name, every in rounds.items()}
-    if not any(map(_evaluated, rounds.values())):
-        rows = [[name, str(every[-1].round), time[name]] for name, every in rounds.items()]
-        return Section("At a glance", "No model was evaluated.", headings=["run", "round", "time"], rows=rows)
-    headings = ["run", "round", "accuracy", "best", "effective rank", "significant singular values", "time"]
+def _summary(lines: Sequence[Line]) -> Section:
+    columns: dict[str, Callable[[Line], str | None]] = {
+        "round": lambda line: str(max(_evaluated(run) or len(run.rounds) for run in line.runs.values())),
+        "accuracy": lambda line: line.mean(lambda run: run.statistic("last"), ".3f"),
+        "best": lambda line: line.mean(lambda run: run.statistic("best"), ".3f"),
+        "effective rank": _effective_rank,
+        "significant singular values": lambda line: line.mean(
+            lambda run: run.statistic("last", "significant_singular_values"), ".0f"
+        ),
+        "time": lambda line: f"{line.mean(lambda run: sum(each['seconds'] for each in run.rounds), '.0f')} s",
+    }
+    cells = {heading: [read(line) for line in lines] for heading, read in columns.items()}
+    known = {heading: column for heading, column in cells.items() if any(cell is not None for cell in column)}
+    rows = [[line.name, *(column[place] or UNKNOWN for column in known.values())] for place, line in enumerate(lines)]
     text = (
         "Measured on the test images after the last evaluated round. The effective rank is the exponential of the "
         "entropy of the covariance's singular values; significant are those above τ with log τ = −2."
+        if "effective rank" in known
+        else "No model was evaluated."
     )
-    rows = [[name, *_measured(_evaluated(every)), time[name]] for name, every in rounds.items()]
-    return Section("At a glance", text, headings=headings, rows=rows)
+    return Section("At a glance", text, headings=["run", *known], rows=rows)
 
 
-def _measured(found: Sequence[tuple[int, Diagnosis]]) -> list[str]:
-    if not found:
-        return [UNKNOWN] * 5
-    number, last = found[-1]
-    known = [model.accuracy for _, model in found if model.accuracy is not None]
-    return [
-        str(number),
-        UNKNOWN if last.accuracy is None else f"{last.accuracy:.3f}",
-        f"{max(known):.3f}" if known else UNKNOWN,
-        f"{last.effective_rank:.1f} of {last.dimensions}",
-        str(last.significant_singular_values),
-    ]
+def _evaluated(run: Summary) -> int | None:
+    """Return the last evaluated round."""
+    return max((each["round"] for each in run.rounds if each["model"]), default=None)
 
 
-def _spectra(rounds: Rounds) -> Section:
-    models = {name: _evaluated(every) for name, every in rounds.items()}
+def _effective_rank(line: Line) -> str | None:
+    found = line.mean(lambda run: run.statistic("last", "effective_rank"), ".1f")
+    possible = line.mean(lambda run: run.statistic("last", "dimensions"), ".0f")
+    return found and possible and f"{found} of {possible.partition(' ')[0]}"
+
+
+def _spectra(lines: Sequence[Line], bands: str) -> Section:
     text = (
         "Singular values of the covariance of the test images' representations, largest first, after the last "
         f"evaluated round (at most {figures.SHOWN_VALUES} are drawn). The steeper the fall, the stronger the collapse."
     )
-    values = {name: found[-1][1].singular_values if found else [] for name, found in models.items()}
-    return Section("Singular spectra", text, figure=figures.spectra(values))
+    drawn = {line.name: line.curve(curves.spectrum) for line in lines}
+    axes = ("k, index of the singular value", "log of the k-th singular value")
+    return Section("Singular spectra", text + bands, figure=figures.bands(drawn, *axes, threshold=True))
 
 
-def _labels(runs: Mapping[str, RunDirectory]) -> Iterator[Section]:
-    """Yield a picture for each split; runs with the same split share it."""
-    shared: dict[tuple[AboutData, bytes], list[str]] = {}
-    for name, run in runs.items():
-        split = run.federation(), (run.path / ROSTER).read_bytes()
-        shared.setdefault(split, []).append(name)
-    for names in shared.values():
-        about, counts = runs[names[0]].federation(), runs[names[0]].roster().labels
+def _labels(lines: Sequence[Line], runs: Mapping[str, RunDirectory]) -> Iterator[Section]:
+    """Yield a picture for each split; lines with the same split share it, and of several seeds the first is shown."""
+    shared: dict[tuple[AboutData, bytes], list[Line]] = {}
+    for line in lines:
+        run = runs[next(iter(line.runs))]
+        shared.setdefault((run.federation(), (run.path / ROSTER).read_bytes()), []).append(line)
+    for (about, _), those in shared.items():
+        first = next(iter(those[0].runs))
+        counts = runs[first].roster().labels
         if counts is None:
             continue
         note = f" Mind: {about.note}." if about.note else ""
         which = figures.shown_clients(counts.clients)
-        text = f"Training examples per client and class: {', '.join(names)}.{which}{note}"
+        seeds = f" Seeds have splits of their own: this is that of {first}." if len(those[0].runs) > 1 else ""
+        text = f"Training examples per client and class: {', '.join(line.name for line in those)}.{seeds}{which}{note}"
         yield Section("Who holds which labels", text, figures.labels(counts, about.classes))
 
 
-def _settings(runs: Mapping[str, RunDirectory]) -> Section:
-    flat = {name: flatten(run.described().to_dict()) for name, run in runs.items()}
-    keys = dict.fromkeys(key for settings in flat.values() for key in settings)
-    rows = [[key, *(str(settings.get(key, UNKNOWN)) for settings in flat.values())] for key in keys]
+def _settings(lines: Sequence[Line]) -> Section:
+    flat = [[flatten(run.experiment) for run in line.runs.values()] for line in lines]
+    keys = dict.fromkeys(key for line in flat for settings in line for key in settings)
+    rows = [[key, *(_values(line, key) for line in flat)] for key in keys]
     rows.sort(key=lambda row: len(set(row[1:])) == 1)  # what differs first
     text = "The resolved experiments; settings that differ come first."
-    return Section("Settings", text, headings=["setting", *runs], rows=rows)
+    return Section("Settings", text, headings=["setting", *(line.name for line in lines)], rows=rows)
+
+
+def _values(settings: Sequence[Mapping[str, object]], key: str) -> str:
+    return ", ".join(dict.fromkeys(str(each.get(key, UNKNOWN)) for each in settings))

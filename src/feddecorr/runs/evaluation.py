@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import cached_property, reduce
 from operator import add
@@ -26,7 +27,7 @@ from feddecorr.data.dataset import Images
 from feddecorr.errors import RunError
 from feddecorr.federation import Task
 from feddecorr.messages import Server, Update
-from feddecorr.reference import Reference
+from feddecorr.reference import Look, Reference
 from feddecorr.representation import capture_representations, find_classifier
 from feddecorr.states import State, load_into
 from feddecorr.threads import threads
@@ -126,10 +127,8 @@ class Evaluator:
 
     def _look(self, scores: list[Score], keep: Callable[[Batch], Kept], *networks: Reference) -> Iterator[Kept]:
         """Yield what is kept of each batch, in order; the network's scores are added to the list."""
-        free: SimpleQueue[Sequence[Reference]] = SimpleQueue()
-        free.put(networks)
-        for _ in range(self._hands - 1):
-            free.put([network.twin() for network in networks])
+        free: SimpleQueue[Sequence[Look]] = SimpleQueue()
+        twins = [[network.twin() for network in networks] for _ in range(self._hands - 1)]
 
         @torch.no_grad()
         def look(images: Images) -> tuple[Score, Kept]:
@@ -145,7 +144,12 @@ class Evaluator:
             score = Score(loss, int((decisions == y).sum()))
             return score, keep(Batch(z, y, decisions, others[0][0] if others else None))
 
-        with ThreadPoolExecutor(self._hands, initializer=torch.set_num_threads, initargs=(self._threads,)) as pool:
+        with (
+            ExitStack() as watch,
+            ThreadPoolExecutor(self._hands, initializer=torch.set_num_threads, initargs=(self._threads,)) as pool,
+        ):
+            for every in (networks, *twins):
+                free.put([watch.enter_context(network.watched()) for network in every])
             for score, kept in pool.map(look, self._batches):
                 scores.append(score)
                 yield kept

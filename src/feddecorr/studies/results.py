@@ -11,9 +11,17 @@ from feddecorr.studies.study import Arm, Result
 from feddecorr.studies.summary import Summary
 
 
-def results_of_runs(arms: Sequence[Arm], store: Path) -> list[Result]:
-    """Look the arms up in the store; runs that are not done are missing."""
-    return [_of_run(arm, store / address(arm.experiment)) for arm in arms]
+def results_of(arms: Sequence[Arm], store: Path, known: Sequence[Summary] = ()) -> list[Result]:
+    """Look the arms up in the store and then in records; runs that neither has to their end are missing."""
+    of_runs = [_of_run(arm, store / address(arm.experiment)) for arm in arms]
+    of_records = results_of_records(arms, known)
+    return [run if run.summary else record for run, record in zip(of_runs, of_records, strict=True)]
+
+
+def unknown(arms: Sequence[Arm], known: Sequence[Summary]) -> list[Arm]:
+    """Return the arms that the records do not hold to their end."""
+    found = results_of_records(arms, known)
+    return [arm for arm, result in zip(arms, found, strict=True) if result.summary is None]
 
 
 def _of_run(arm: Arm, path: Path) -> Result:

@@ -82,8 +82,8 @@ class Summary:
             command=command(asked or experiment),
             environment=directory.environment() or {},
             rounds=[_scalars_only(line) for line in lines],
-            spectrum=evaluated[-1]["singular_values"] if evaluated else None,
-            local_models=_newest(lines, "local_models"),
+            spectrum=_short(evaluated[-1]["singular_values"]) if evaluated else None,
+            local_models=_short(_newest(lines, "local_models")),
             local_terms=_newest(lines, "local_terms"),
         )
 
@@ -167,6 +167,13 @@ def _scalars_only(line: Line) -> dict[str, Any]:
     found = line["model"] and {name: value for name, value in line["model"].items() if isinstance(value, int | float)}
     kept = {key: line[key] for key in ("round", "terms", "missing", "averaging")}
     return {**kept, "seconds": round(line["seconds"], 3), "model": found}
+
+
+def _short(value: Any) -> Any:
+    """Return it with spectra, which are lists, to six digits: they are most of a record, and are drawn."""
+    if isinstance(value, dict):
+        return {key: _short(inner) for key, inner in value.items()}
+    return [float(f"{number:.6g}") for number in value] if isinstance(value, list) else value
 
 
 def _newest(lines: Sequence[Line], key: str) -> dict[str, Any]:

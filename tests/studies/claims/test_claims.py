@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Sequence
 from itertools import product
+from typing import Any
 
 import pytest
 from made_up import over_seeds, summary
@@ -180,6 +181,12 @@ def test_every_claim_can_hold_and_fail_and_stay_open(number: int, place: int, ve
     assert claim.needed is None or claim.needed > 3
 
 
+def test_of_each_number_of_local_epochs_the_longest_runs_count() -> None:
+    """Whatever shorter runs say, and in any order."""
+    short = pair("training.epochs=5 rounds=11", WORSE)
+    assert judged(9, [*EVIDENCE[9][0], *short]).verdict == judged(9, [*short, *EVIDENCE[9][0]]).verdict == "holds"
+
+
 @pytest.mark.parametrize("number", MEASURED)
 @pytest.mark.parametrize("place", [0, 1])
 def test_two_seeds_are_too_few_for_either_verdict(number: int, place: int) -> None:
@@ -265,19 +272,16 @@ def test_another_strength_of_the_loss_decides_only_where_the_papers_is_not_there
     assert judged(6, [*weak, *papers]).verdict == "holds"
 
 
-COSTS = [
-    {"command": "a", "ratio to plain": {"feddecorr": 1.01}},
-    {"command": "b", "ratio to FedAvg": {"fedprox": 1.02, "moon": 1.5}},
-]
+def costs(ours: float) -> list[dict[str, Any]]:
+    return [{"command": "a", "ratio to FedAvg": {"fedavg with feddecorr": ours, "fedprox": 1.0, "moon": 1.5}}]
 
 
 def test_computation_is_judged_by_recorded_costs() -> None:
     """It holds, it does not, and without records it is not measured."""
-    slow = {"command": "a", "ratio to plain": {"feddecorr": 1.2}}
-    assert computation(14, "", COSTS).verdict == "holds"
-    assert computation(14, "", COSTS).commands == ["a", "b"]
-    assert computation(14, "", [slow, COSTS[1]]).verdict == "does not hold"
-    assert computation(14, "", COSTS[:1]).verdict == "not measured"
+    assert computation(14, "", costs(1.009)).verdict == "holds"
+    assert computation(14, "", costs(1.009)).commands == ["a"]
+    assert computation(14, "", costs(1.02)).verdict == "does not hold"  # FedProx does with less
+    assert computation(14, "", [{"command": "b"}]).verdict == "not measured"
 
 
 def test_the_theory_is_checked_on_the_spot() -> None:
@@ -292,7 +296,7 @@ def test_the_theory_is_checked_on_the_spot() -> None:
 def test_all_eighteen_are_answered_and_ready_for_json() -> None:
     """In their order, with the same keys."""
     everything = [run for number in EVIDENCE for run in EVIDENCE[number][0]]
-    found = judge(everything, COSTS)
+    found = judge(everything, costs(1.0))
     assert [claim.number for claim in found] == list(range(1, 19))
     documents = json.loads(json.dumps([claim.to_dict() for claim in found], allow_nan=False))
     assert {"claim", "verdict", "numbers", "seeds", "interval", "commands", "needed"} <= documents[0].keys()

@@ -59,10 +59,11 @@ def strength(runs: Sequence[Run]) -> list[Trial]:
 
 def local_epochs(runs: Sequence[Run]) -> list[Trial]:
     """9: FedDecorr improves for each number of local epochs."""
-    varied = ["training.epochs"]
+    varied = ["training.epochs", "rounds"]
     trials = []
     for found in group_duels(duels(runs), varied):
-        known = {float(duel.run.settings["training.epochs"]): duel for duel in found}
+        longest = sorted(found, key=lambda duel: duel.run.work)
+        known = {float(duel.run.settings["training.epochs"]): duel for duel in longest}
         if len(known) > 1:
             parts = [gain_part(f"gain with {epochs:g} local epochs", known[epochs]) for epochs in sorted(known)]
             if len(known) == 2:

@@ -181,10 +181,16 @@ def change(points: Sequence[tuple[float, Sample]]) -> Sample:
     used = full if _different(full) >= 3 else points
     if _different(used) < 3:
         return Sample({})
-    places = [x for x, _ in used]
+    places = np.array([x for x, _ in used])
     seeds = sorted(set.intersection(*(set(sample.values) for _, sample in used)))
-    slopes = {seed: np.polyfit(places, [sample.values[seed] for _, sample in used], 1)[0] for seed in seeds}
-    return Sample({seed: float(slope) * (max(places) - min(places)) for seed, slope in slopes.items()})
+    curves = {seed: np.array([sample.values[seed] for _, sample in used]) for seed in seeds}
+    return Sample({seed: _slope(places, curve) * float(np.ptp(places)) for seed, curve in curves.items()})
+
+
+def _slope(places: np.ndarray, values: np.ndarray) -> float:
+    """Return the slope of the line of least squares; of equal values exactly zero, on any processor."""
+    from_centre = places - places.mean()
+    return float(from_centre @ (values - values[0]) / (from_centre @ from_centre))
 
 
 def _different(points: Sequence[tuple[float, Sample]]) -> int:

@@ -1,0 +1,26 @@
+"""A page in a browser of which nothing may go wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from playwright.sync_api import Browser, Page
+
+
+@contextmanager
+def faultless_page(browser: Browser, **options: Any) -> Iterator[Page]:
+    """Open an empty page; in the end, the console must not have spoken of any error.
+
+    What the driver of a machine without a graphics card says of its speed is no error.
+    """
+    context = browser.new_context(**options)
+    page = context.new_page()
+    page.set_default_timeout(180_000)  # on a machine that has other things to do
+    wrong: list[str] = []
+    page.on("console", lambda message: wrong.append(message.text) if message.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    yield page
+    context.close()
+    assert [text for text in wrong if "ReadPixels" not in text and "willReadFrequently" not in text] == []
