@@ -62,6 +62,20 @@ def test_the_document_has_every_number(feddecorr: CommandLine, records: Path) ->
     assert done.document[1]["values"]["alpha 0.5"] == {"mean": None, "deviation": None, "seeds": 0, "best": False}
 
 
+def test_conditions_choose_the_runs_of_every_command_that_takes_records(
+    feddecorr: CommandLine, records: Path, tmp_path: Path
+) -> None:
+    """As in a sweep; what nobody fulfils is refused."""
+    rows = feddecorr("table", records, "--where", "method = fedavg", "--where", "partition.alpha < 0.1", "--json")
+    assert [row["values"]["last round"]["mean"] for row in rows.document] == [50.0]
+    kept = feddecorr("records", records, "--where", "method = moon", "-o", tmp_path / "moon.jsonl", "--json")
+    assert kept.document["runs"] == 1
+    drawn = feddecorr("figure", "accuracy", records, "--where", "method = moon", "-o", tmp_path / "a.svg", "--json")
+    assert drawn.document["runs"] == 1
+    refused = feddecorr("compare", records, "--where", "method = fednova")
+    assert (refused.code, "none of 4 runs fulfils" in refused.err) == (2, True)
+
+
 def test_what_there_is_not_is_refused(feddecorr: CommandLine, records: Path) -> None:
     for words, reason in {
         ("--format", "html"): "--format is one of markdown, latex, csv",

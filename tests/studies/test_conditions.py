@@ -36,6 +36,7 @@ def test_a_setting_that_is_not_there_is_neither_equal_nor_less_nor_greater(text:
 
 def test_infinity_is_a_word_in_records() -> None:
     assert Condition("partition.alpha = inf").holds({"partition.alpha": "inf"})
+    assert Condition("partition.alpha = inf").holds({"partition.alpha": "Infinity"})
     assert Condition("partition.alpha > 3").holds({"partition.alpha": math.inf})
 
 

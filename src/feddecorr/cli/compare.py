@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from feddecorr.cli.choosing import Sources, WhereOption, choose_runs
 from feddecorr.cli.console import JsonOption, number, print_json, print_table, say
 from feddecorr.errors import UserError
 
 if TYPE_CHECKING:
     from feddecorr.studies.pairing import Comparison
-
-Sources = Annotated[
-    list[Path], typer.Argument(metavar="DIR...", help="Runs, folders of runs, or records (.jsonl) of them.")
-]
 
 
 def compare(
@@ -23,6 +19,7 @@ def compare(
     pair: Annotated[str, typer.Option(help="The setting in which the two runs of a pair differ.")] = "regularizers",
     by: Annotated[list[str] | None, typer.Option(help="A setting to tell groups apart by; repeat for more.")] = None,
     measure: Annotated[str, typer.Option(help="What is compared: accuracy, effective_rank, …")] = "accuracy",
+    where: WhereOption = None,
     json: JsonOption = False,
 ) -> None:
     """Compare runs that are equal in everything but one setting, seed by seed.
@@ -32,10 +29,9 @@ def compare(
 
     Example:  feddecorr compare studies/small/runs --by method --pair regularizers
     """
-    from feddecorr.studies.pairing import compare_runs  # noqa: PLC0415
-    from feddecorr.studies.summary import read_summaries  # noqa: PLC0415 - PyTorch is loaded when it is needed
+    from feddecorr.studies.pairing import compare_runs  # noqa: PLC0415 - PyTorch is loaded when it is needed
 
-    summaries = read_summaries(sources)
+    summaries = choose_runs(sources, where)
     found = compare_runs(summaries, by=by or [], pair=pair, measure=measure)
     if not found:
         raise UserError(

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from feddecorr.cli.compare import Sources
+from feddecorr.cli.choosing import Sources
 from feddecorr.cli.console import JsonOption, TrustOption, print_json, print_text
 from feddecorr.errors import UserError, nearest
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from feddecorr.cli.compare import Sources
+from feddecorr.cli.choosing import Sources, WhereOption, choose_runs
 from feddecorr.cli.console import JsonOption, print_json, print_text
 from feddecorr.errors import UserError, nearest
 
@@ -19,6 +19,7 @@ def figure(
     panels: Annotated[
         list[str] | None, typer.Option(help="A setting that makes a panel of its own for each value; repeat for more.")
     ] = None,
+    where: WhereOption = None,
     json: JsonOption = False,
 ) -> None:
     """Print one of the paper's figures of any runs, for a page of two columns.
@@ -28,7 +29,7 @@ def figure(
 
         feddecorr figure spectra runs -o spectra.pdf
 
-        feddecorr figure accuracy runs --panels partition.alpha -o accuracy.svg
+        feddecorr figure accuracy runs --where 'method = fedavg' --panels partition.alpha -o accuracy.svg
 
     There are: spectra, local-spectra, client-spectra (these two need evaluation.clients=true), accuracy, rank, beta,
     loss (needs evaluation.epochs=true), labels and sphere (these two need the runs themselves; all others can be
@@ -36,14 +37,12 @@ def figure(
     """
     from feddecorr.report.printed import refuse_unprintable, save  # noqa: PLC0415
     from feddecorr.studies.printed_figures import FIGURES, Material  # noqa: PLC0415 - PyTorch is loaded when needed
-    from feddecorr.studies.summary import read_summaries, run_directories  # noqa: PLC0415
+    from feddecorr.studies.summary import run_directories  # noqa: PLC0415
 
     if name not in FIGURES:
         raise UserError(f"there is no figure '{name}': {nearest(name, FIGURES)}")
     refuse_unprintable(out)
-    summaries = read_summaries(sources)
-    if not summaries:
-        raise UserError(f"no run with a finished round in {', '.join(map(str, sources))}")
+    summaries = choose_runs(sources, where)
     folders = [path for source in sources if source.is_dir() for path in run_directories(source)]
     save(FIGURES[name].make(Material(summaries, addresses(folders), panels or ())), out)
     if json:

@@ -7,14 +7,14 @@ from typing import Annotated
 
 import typer
 
-from feddecorr.cli.compare import Sources
+from feddecorr.cli.choosing import Sources, WhereOption, choose_runs
 from feddecorr.cli.console import JsonOption, print_json, print_text
-from feddecorr.errors import UserError
 
 
 def records(
     sources: Sources,
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE.jsonl", help="The file to write.")],
+    where: WhereOption = None,
     json: JsonOption = False,
 ) -> None:
     """Write what tables and figures need of many runs into one file, small enough for git.
@@ -24,11 +24,9 @@ def records(
 
     Example:  feddecorr records studies/small/runs -o results/small.jsonl
     """
-    from feddecorr.studies.summary import read_summaries, write_summaries  # noqa: PLC0415 - see run
+    from feddecorr.studies.summary import write_summaries  # noqa: PLC0415 - see run
 
-    summaries = read_summaries(sources)
-    if not summaries:
-        raise UserError(f"no run with a finished round in {', '.join(map(str, sources))}")
+    summaries = choose_runs(sources, where)
     write_summaries(out, summaries)
     size = out.stat().st_size
     if json:

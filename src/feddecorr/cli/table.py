@@ -6,13 +6,14 @@ from typing import Annotated
 
 import typer
 
-from feddecorr.cli.compare import Sources
+from feddecorr.cli.choosing import Sources, WhereOption, choose_runs
 from feddecorr.cli.console import JsonOption, print_json, print_table, print_text, say
 from feddecorr.errors import UserError, nearest
 
 
 def table(  # noqa: PLR0913, PLR0917 - one parameter for each option of the command
     sources: Sources,
+    where: WhereOption = None,
     by: Annotated[list[str] | None, typer.Option(help="A setting to group by, first; repeat for more.")] = None,
     columns: Annotated[str | None, typer.Option(help="A setting whose values become columns.")] = None,
     measure: Annotated[str, typer.Option(help="What is shown: accuracy (in percent), effective_rank, …")] = "accuracy",
@@ -31,17 +32,13 @@ def table(  # noqa: PLR0913, PLR0917 - one parameter for each option of the comm
 
         feddecorr table runs --by method --columns partition.alpha --format latex
 
-        feddecorr table results/small.jsonl --measure effective_rank
+        feddecorr table results/small.jsonl --where 'method = fedavg' --measure effective_rank
     """
     from feddecorr.studies.result_tables import FORMATS, tabulate, to_text  # noqa: PLC0415 - PyTorch, when it is needed
-    from feddecorr.studies.summary import read_summaries  # noqa: PLC0415
 
     if format is not None and format not in FORMATS:
         raise UserError(f"--format is one of {', '.join(FORMATS)}: {nearest(format, FORMATS)}")
-    summaries = read_summaries(sources)
-    if not summaries:
-        raise UserError(f"no run with a finished round in {', '.join(map(str, sources))}")
-    found = tabulate(summaries, by=by or [], columns=columns, measure=measure, statistic=statistic)
+    found = tabulate(choose_runs(sources, where), by=by or [], columns=columns, measure=measure, statistic=statistic)
     if json:
         print_json(found.to_dict())
     elif format is None:

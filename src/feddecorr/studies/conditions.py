@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from feddecorr.errors import UserError
+from feddecorr.settings.experiment import FAMILIES
+from feddecorr.settings.words import SEVERAL, flatten
 
 _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.Eq: operator.eq,
@@ -22,7 +24,7 @@ _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.NotIn: lambda one, several: one not in several,
 }
 _ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
-_WORDS = {"true": True, "false": False, "inf": math.inf}
+_WORDS = {"true": True, "false": False, "inf": math.inf, "Infinity": math.inf}
 _HELP = "a condition compares settings, such as 'method != moon or partition.alpha <= 0.1'"
 
 
@@ -99,3 +101,18 @@ class _Reading:
         if name not in self._settings and "." in name:
             raise UserError(f"'{self._text}': no combination here has a setting '{name}'")
         return _WORDS.get(value, value) if isinstance(value, str) else value
+
+
+def by_name(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings by dotted keys, with a kind's name under its own key, and None for options it has not."""
+    known: dict[str, Any] = {}
+    for key, family in FAMILIES.items():
+        for name, cls in family.table.items():
+            prefix = f"{key}.{name}" if key in SEVERAL else key
+            known |= {f"{prefix}.{option}": None for option in cls.model_fields}
+        kind = settings.get(key, {} if key in SEVERAL else family.default)
+        if key in SEVERAL:
+            known[key] = "+".join(kind) or "none"
+        else:
+            known[key] = kind.get("name", family.default) if isinstance(kind, Mapping) else kind
+    return {**known, **{key: value for key, value in flatten(settings).items() if key not in FAMILIES}}

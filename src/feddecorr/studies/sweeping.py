@@ -13,9 +13,9 @@ from feddecorr.errors import UserError, nearest
 from feddecorr.settings.experiment import FAMILIES, Experiment
 from feddecorr.settings.kinds import Kind, explain
 from feddecorr.settings.trust import Trust
-from feddecorr.settings.words import SEVERAL, flatten, read_words
+from feddecorr.settings.words import SEVERAL, read_words
 from feddecorr.studies.command import text, words
-from feddecorr.studies.conditions import Condition
+from feddecorr.studies.conditions import Condition, by_name
 from feddecorr.studies.study import Arm, Finding, Labels, Result, Study
 from feddecorr.studies.sweep_findings import sweep_findings
 
@@ -130,7 +130,7 @@ class SweepStudy(Study):
         return experiment if self._is_wanted(experiment.to_dict()) else None
 
     def _is_wanted(self, settings: Mapping[str, Any]) -> bool:
-        return all(condition.holds(_names(settings)) for condition in self._conditions)
+        return all(condition.holds(by_name(settings)) for condition in self._conditions)
 
     def findings(self, results: Sequence[Result], scale: str) -> list[Finding]:  # noqa: ARG002 - see arms
         """Return a table of all combinations, and their accuracy per round."""
@@ -154,18 +154,3 @@ def _label(value: Any) -> str | int | float:
 
 def _same(one: Any, other: Any) -> bool:
     return bool(one == other) or (one is not None and str(one) == str(other))
-
-
-def _names(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings by dotted keys, with a kind's name under its own key, and None for options it has not."""
-    known: dict[str, Any] = {}
-    for key, family in FAMILIES.items():
-        for name, cls in family.table.items():
-            prefix = f"{key}.{name}" if key in SEVERAL else key
-            known |= {f"{prefix}.{option}": None for option in cls.model_fields}
-        kind = settings.get(key, {} if key in SEVERAL else family.default)
-        if key in SEVERAL:
-            known[key] = "+".join(kind) or "none"
-        else:
-            known[key] = kind.get("name", family.default) if isinstance(kind, Mapping) else kind
-    return {**known, **{key: value for key, value in flatten(settings).items() if key not in FAMILIES}}
