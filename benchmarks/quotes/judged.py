@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
-from benchmarks.quotes.records import ROOT, record, table
+from benchmarks.quotes.pairs import summaries
+from benchmarks.quotes.records import record, table
 from feddecorr.studies.claims import judge
 from feddecorr.studies.claims.claim import FAILS, HOLDS, OPEN, Claim
 from feddecorr.studies.claims.other_claims import RIGHT, ROUNDING
 from feddecorr.studies.paper_values import published
 from feddecorr.studies.study import Label
-from feddecorr.studies.summary import Summary, read_summaries
 
 LIMITS = {16: RIGHT, 17: ROUNDING}
 """Claims that are computed on the spot."""
@@ -21,12 +21,6 @@ LIMITS = {16: RIGHT, 17: ROUNDING}
 @cache
 def _claims() -> list[Claim]:
     return judge(summaries(), [record("results/methods_cost.json")])
-
-
-@cache
-def summaries() -> list[Summary]:
-    """Return all recorded runs on real images."""
-    return read_summaries([ROOT / "results/small.jsonl"])
 
 
 def claims() -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from benchmarks.quotes import costs, faults, flower, judged, reached, speeds, theory
+from benchmarks.quotes import costs, faults, flower, judged, pairs, reached, speeds, theory
 
 PLACE = re.compile(r"(<!-- quote ([a-z-]+) -->)(\s*).*?(\s*)(<!-- end -->)", re.DOTALL)
 QUOTES: dict[str, Callable[[], str]] = {
@@ -35,6 +35,7 @@ QUOTES: dict[str, Callable[[], str]] = {
     "random-kills": faults.random_kills,
     "long-life": faults.long_life,
     "hostile-clients": faults.hostile_clients,
+    "gains-by-alpha": pairs.by_alpha,
     "claims": judged.claims,
     "claims-count": judged.counts,
     "flower-engines": flower.engines,
