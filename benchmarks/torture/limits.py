@@ -2,8 +2,9 @@
 
     python -m benchmarks.torture.limits [--limits NAME ...] [--record FILE]
 
-Limits are set for the process of the command alone: sizes of files, numbers of open files, address space; a full disk
-is a small tmpfs, which needs the right to mount.
+Limits are set for the processes of the command alone: sizes of files, numbers of open files, address space; a full
+disk is a small tmpfs, and a folder that cannot be written to one that is read-only, which needs the right to mount.
+What is refused before any work ends with exit code 2, all else with 1.
 """
 
 from __future__ import annotations
@@ -34,16 +35,20 @@ def nothing(_: Path) -> Iterator[None]:
     yield
 
 
-@contextmanager
-def small_disk(folder: Path) -> Iterator[None]:
-    """Let the folder be a disk of 300 kilobytes, and a larger one when it is left."""
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", str(folder)], check=True)
-    try:
-        yield
-        subprocess.run(["mount", "-o", "remount,size=64m", str(folder)], check=True)
-    except BaseException:
-        subprocess.run(["umount", str(folder)], check=True)
-        raise
+def disk(first: str, then: str) -> Callable[[Path], Any]:
+    """Return what lets the folder be a disk with these options, and with others when it is left."""
+
+    @contextmanager
+    def around(folder: Path) -> Iterator[None]:
+        subprocess.run(["mount", "-t", "tmpfs", "-o", first, "tmpfs", str(folder)], check=True)
+        try:
+            yield
+            subprocess.run(["mount", "-o", f"remount,{then}", str(folder)], check=True)
+        except BaseException:
+            subprocess.run(["umount", str(folder)], check=True)
+            raise
+
+    return around
 
 
 @dataclass(frozen=True)
@@ -54,6 +59,7 @@ class Limit:
     set_limits: Callable[[], None] = lambda: None
     around: Callable[[Path], Any] = nothing
     words: tuple[str, ...] = ()
+    code: int = 1
 
 
 def limit(what: int, value: int) -> Callable[[], None]:
@@ -65,35 +71,39 @@ LIMITS = {
     "file size": Limit("ulimit -f", limit(resource.RLIMIT_FSIZE, 40_000)),
     "open files": Limit("ulimit -n", limit(resource.RLIMIT_NOFILE, 24), words=("engine=pool",)),
     "memory": Limit("memory", limit(resource.RLIMIT_AS, 3 << 30), words=("model.widths=[2048,4096]",)),
-    "disk": Limit("make room on that disk", around=small_disk),
+    "memory of workers": Limit(
+        "memory", limit(resource.RLIMIT_AS, 3 << 30), words=("model.widths=[2048,4096]", "engine=pool")
+    ),
+    "disk": Limit("make room on that disk", around=disk("size=300k", "size=64m")),
+    "read-only folder": Limit("Read-only file system", around=disk("ro", "rw"), code=2),
 }
 
 
 def torture(name: str, folder: Path) -> dict[str, Any]:
     """Run under the limit and without; return how it ended, what was said, and whether the rest was right."""
-    chosen, disk = LIMITS[name], folder / name.replace(" ", "-")
-    disk.mkdir()
-    out, never = disk / "run", folder / f"{name}-never"
+    chosen, place = LIMITS[name], folder / name.replace(" ", "-")
+    place.mkdir()
+    out, never = place / "run", folder / f"{name}-never"
     words = [*WORDS, *LONG, *chosen.words]
     command = [sys.executable, "-m", "feddecorr"]
-    with chosen.around(disk):
+    with chosen.around(place):
         began = time.perf_counter()
         failed = subprocess.run(
             [*command, "run", *words, "--out", str(out)],
             preexec_fn=chosen.set_limits, capture_output=True, text=True, check=False,
         )  # fmt: skip
         seconds = time.perf_counter() - began
-    last = failed.stderr.strip().splitlines()[-1].replace(f"{disk}/", "")  # which is nowhere else
+    last = failed.stderr.strip().splitlines()[-1].replace(f"{place}/", "")  # which is nowhere else
     found: dict[str, Any] = {"exit code": failed.returncode, "says": last, "seconds": round(seconds, 1)}
-    found["clear"] = failed.returncode == 1 and last.startswith("error: ") and chosen.says in failed.stderr
-    if name != "memory":  # which no limit lifted gives to this network
+    found["clear"] = failed.returncode == chosen.code and last.startswith("error: ") and chosen.says in failed.stderr
+    if not name.startswith("memory"):  # which no limit lifted gives to this network
         resumed = ["resume", str(out)] if (out / "experiment.json").exists() else ["run", *words, "--out", str(out)]
         after = subprocess.run([*command, *resumed], capture_output=True, check=False)
         whole = subprocess.run([*command, "run", *words, "--out", str(never)], capture_output=True, check=False)
         found["same after resume"] = after.returncode == whole.returncode == 0 and outcome(out) == outcome(never)
-    if os.path.ismount(disk):
-        subprocess.run(["umount", str(disk)], check=True)
-    shutil.rmtree(disk, ignore_errors=True)
+    if os.path.ismount(place):
+        subprocess.run(["umount", str(place)], check=True)
+    shutil.rmtree(place, ignore_errors=True)
     return found
 
 
@@ -103,8 +113,8 @@ def main() -> None:
     parser.add_argument("--limits", nargs="+", choices=sorted(LIMITS), default=list(LIMITS))
     parser.add_argument("--record", type=Path)
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as place:
-        found = {name: torture(name, Path(place)) for name in arguments.limits}
+    with tempfile.TemporaryDirectory() as folder:
+        found = {name: torture(name, Path(folder)) for name in arguments.limits}
     for name, row in found.items():
         print(f"{name}: {row}")
     if arguments.record:

@@ -20,6 +20,7 @@ from PIL import Image
 from safetensors.torch import save
 
 from benchmarks.torture.small_runs import WORDS, small_experiment
+from feddecorr.cli.choosing import choose_runs
 from feddecorr.collapse.feature_files import read_features
 from feddecorr.collapse.shared_evidence import Evidence
 from feddecorr.collapse.statistics import Statistics
@@ -233,7 +234,7 @@ def _records(folder: Path) -> Reader:
     write_summaries(folder / "whole.jsonl", read_summaries([whole]))
 
     def read(path: Path) -> None:
-        tabulate(read_summaries([path]), by=[], columns=None, measure="accuracy", statistic="best")
+        tabulate(choose_runs([path], None), by=[], columns=None, measure="accuracy", statistic="best")
         load_runs(path)
 
     return Reader({"r.jsonl": (folder / "whole.jsonl").read_bytes()}, _file(read))
