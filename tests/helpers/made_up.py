@@ -35,7 +35,14 @@ def summary(
     spectrum = [4.0] * (DIMENSIONS // 2) + [tail] * (DIMENSIONS // 2)
     model = {"effective_rank": rank, "significant_singular_values": rank, "dimensions": DIMENSIONS}
     rounds = [
-        {"round": number, "seconds": 1.0, "terms": {}, "missing": [], "model": {**model, "accuracy": value}}
+        {
+            "round": number,
+            "seconds": 1.0,
+            "terms": {},
+            "missing": {},
+            "averaging": None,
+            "model": {**model, "accuracy": value},
+        }
         for number, value in enumerate(curve, start=1)
     ]
     local = {
