@@ -20,7 +20,7 @@ LIMITS = {16: RIGHT, 17: ROUNDING}
 
 @cache
 def _claims() -> list[Claim]:
-    return judge(summaries(), [record("results/methods_cost.json")])
+    return judge(summaries(), [record(f"results/{name}.json") for name in ("loss_cost", "methods_cost")])
 
 
 def claims() -> str:

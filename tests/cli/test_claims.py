@@ -19,7 +19,8 @@ def records(tmp_path: Path) -> Path:
         for run in over_seeds(f"partition.alpha=inf regularizers={name}", [0.5, 0.51, 0.52])
     ]
     write_summaries(tmp_path / "small.jsonl", runs)
-    (tmp_path / "methods_cost.json").write_bytes((RESULTS / "methods_cost.json").read_bytes())
+    for name in ("loss_cost.json", "methods_cost.json"):
+        (tmp_path / name).write_bytes((RESULTS / name).read_bytes())
     return tmp_path
 
 

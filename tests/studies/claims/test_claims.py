@@ -272,16 +272,20 @@ def test_another_strength_of_the_loss_decides_only_where_the_papers_is_not_there
     assert judged(6, [*weak, *papers]).verdict == "holds"
 
 
-def costs(ours: float) -> list[dict[str, Any]]:
-    return [{"command": "a", "ratio to FedAvg": {"fedavg with feddecorr": ours, "fedprox": 1.0, "moon": 1.5}}]
+def costs(step: float, ours: float) -> list[dict[str, Any]]:
+    return [
+        {"command": "a", "ratio to plain": {"feddecorr": step}},
+        {"command": "b", "ratio to FedAvg": {"fedavg with feddecorr": ours, "fedprox": 1.0, "moon": 1.5}},
+    ]
 
 
 def test_computation_is_judged_by_recorded_costs() -> None:
-    """It holds, it does not, and without records it is not measured."""
-    assert computation(14, "", costs(1.009)).verdict == "holds"
-    assert computation(14, "", costs(1.009)).commands == ["a"]
-    assert computation(14, "", costs(1.02)).verdict == "does not hold"  # FedProx does with less
-    assert computation(14, "", [{"command": "b"}]).verdict == "not measured"
+    """It holds, it does not for either reason, and without records it is not measured."""
+    assert computation(14, "", costs(1.01, 1.09)).verdict == "holds"
+    assert computation(14, "", costs(1.01, 1.09)).commands == ["a", "b"]
+    assert computation(14, "", costs(1.04, 1.0)).verdict == "does not hold"
+    assert computation(14, "", costs(1.01, 1.11)).verdict == "does not hold"
+    assert computation(14, "", costs(1.01, 1.09)[:1]).verdict == "not measured"
 
 
 def test_the_theory_is_checked_on_the_spot() -> None:
@@ -296,7 +300,7 @@ def test_the_theory_is_checked_on_the_spot() -> None:
 def test_all_eighteen_are_answered_and_ready_for_json() -> None:
     """In their order, with the same keys."""
     everything = [run for number in EVIDENCE for run in EVIDENCE[number][0]]
-    found = judge(everything, costs(1.0))
+    found = judge(everything, costs(1.0, 1.0))
     assert [claim.number for claim in found] == list(range(1, 19))
     documents = json.loads(json.dumps([claim.to_dict() for claim in found], allow_nan=False))
     assert {"claim", "verdict", "numbers", "seeds", "interval", "commands", "needed"} <= documents[0].keys()
