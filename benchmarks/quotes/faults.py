@@ -24,6 +24,13 @@ def long_life() -> str:
     return f"{found['rounds']} rounds, between {min(sizes):.0f} and {max(sizes):.0f} MiB"
 
 
+def broken_inputs() -> str:
+    """Return how many inputs each reader was given, and how many did harm."""
+    readers = record("results/torture_broken_inputs.json")["readers"].values()
+    harm = sum(len(row["wrong"]) + len(row["outside"]) for row in readers)
+    return f"{min(row['inputs'] for row in readers)} broken inputs for each of {len(readers)} readers, {harm} with harm"
+
+
 def hostile_clients() -> str:
     """Return the accuracy of each rule under each attack."""
     found = record("results/hostile_clients.json")["accuracy"]

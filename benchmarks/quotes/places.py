@@ -34,6 +34,7 @@ QUOTES: dict[str, Callable[[], str]] = {
     "every-write": faults.every_write,
     "random-kills": faults.random_kills,
     "long-life": faults.long_life,
+    "broken-inputs": faults.broken_inputs,
     "hostile-clients": faults.hostile_clients,
     "gains-by-alpha": pairs.by_alpha,
     "claims": judged.claims,

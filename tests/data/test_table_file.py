@@ -2,6 +2,8 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from small import small
@@ -33,6 +35,14 @@ def test_features_are_standardized_one_by_one(path: Path) -> None:
     floats = dataset.normalize(dataset.train.pixels)[:, :, 0, 0]
     torch.testing.assert_close(floats.mean(0), torch.zeros(2), atol=1e-4, rtol=0)
     torch.testing.assert_close(floats.std(0, correction=0), torch.ones(2), atol=1e-4, rtol=0)
+
+
+def test_text_that_is_none_is_refused_where_it_is_read(tmp_path: Path) -> None:
+    """Parquet keeps letters as they are, and decodes them late."""
+    broken = pa.array([b"\xff\xfe", b"a"], pa.binary()).view(pa.string())
+    pq.write_table(pa.table({"label": broken, "x": [1.0, 2.5]}), tmp_path / "a.parquet")
+    with pytest.raises(UserError, match="is no table that can be read"):
+        TableFile(path=tmp_path / "a.parquet").load()
 
 
 def test_csv_and_parquet_are_the_same_data(path: Path, tmp_path: Path) -> None:

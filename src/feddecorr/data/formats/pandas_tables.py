@@ -31,6 +31,7 @@ def read_table(path: Path) -> pd.DataFrame:
         raise UserError(f"there is no file {path}")
     try:
         table: pd.DataFrame = read(path)
+        table.select_dtypes(exclude="number").to_numpy(dtype=object)  # text is decoded when it is looked at
     except Exception as error:  # whatever the readers raise on a damaged file
         raise UserError(f"{path} is no table that can be read: {error}") from error
     if nameless := [name for name in map(str, table.columns) if name.startswith("Unnamed: ")]:
