@@ -30,12 +30,14 @@ def choose_runs(sources: list[Path], where: list[str] | None) -> list[Summary]:
     found = read_summaries(sources)
     if not found:
         raise UserError(f"no run with a finished round in {', '.join(map(str, sources))}")
-    settings = [by_name(summary.experiment) for summary in found]
-    chosen = [
-        summary
-        for summary, each in zip(found, settings, strict=True)
-        if all(condition.holds(each) for condition in conditions)
-    ]
+    if not conditions:
+        return found
+
+    def fulfils(summary: Summary) -> bool:
+        settings = by_name(summary.experiment)
+        return all(condition.holds(settings) for condition in conditions)
+
+    chosen = list(filter(fulfils, found))
     if not chosen:
         raise UserError(f"none of {len(found)} runs fulfils {' and '.join(f'“{word}”' for word in where or [])}")
     return chosen
