@@ -6,6 +6,8 @@ import os
 import sys
 from pathlib import Path
 
+from feddecorr.interrupts import wait_for_imports
+
 
 def main() -> None:
     """Run the command line; it is imported only here, so that worker processes don't load it.
@@ -20,6 +22,7 @@ def main() -> None:
             del sys.path[0]
         os.environ["PYTHONSAFEPATH"] = "1"
     atexit.register(gc.freeze)
+    wait_for_imports()
     from feddecorr.cli import main as run_command_line  # noqa: PLC0415 - see above
 
     run_command_line()

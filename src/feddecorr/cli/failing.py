@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from feddecorr import interrupts
 from feddecorr.cli.console import say
 from feddecorr.errors import SHORT_OF, RunError, UserError, explain_refusal
 
@@ -18,19 +19,27 @@ def told_failures() -> Iterator[None]:
     """Turn what ends a command into a line on standard error and an exit code."""
     try:
         yield
-    except UserError as error:
-        _end(str(error), USER)
-    except RunError as error:
-        if error.__cause__ is not None and not isinstance(error.__cause__, OSError):
-            say(str(error.__cause__))
-        _end(str(error), FAILURE)
-    except OSError as error:
-        _end(explain_refusal(error), FAILURE if error.errno in SHORT_OF else USER)
-    except MemoryError:
-        _end("there is not enough memory: free some, or use a smaller training.batch or fewer engine.workers", FAILURE)
-    except KeyboardInterrupt:
-        say("interrupted")
-        sys.exit(INTERRUPTED)
+    except (KeyboardInterrupt, Exception) as error:
+        if isinstance(error, KeyboardInterrupt) or interrupts.have_come():
+            say("interrupted")
+            sys.exit(INTERRUPTED)
+        _explain(error)
+        raise
+
+
+def _explain(error: Exception) -> None:
+    match error:
+        case UserError():
+            _end(str(error), USER)
+        case RunError():
+            if error.__cause__ is not None and not isinstance(error.__cause__, OSError):
+                say(str(error.__cause__))
+            _end(str(error), FAILURE)
+        case OSError():
+            _end(explain_refusal(error), FAILURE if error.errno in SHORT_OF else USER)
+        case MemoryError():
+            advice = "free some, or use a smaller training.batch or fewer engine.workers"
+            _end(f"there is not enough memory: {advice}", FAILURE)
 
 
 def _end(message: str, code: int) -> None:
