@@ -16,10 +16,11 @@ from pathlib import Path
 
 STEPS: tuple[tuple[int, tuple[str, ...]], ...] = (
     (3, ("rounds", "collapse", "mitigation", "stability")),
-    (1, ("dying",)),
-    (3, ("classes", "beta", "decorrelation", "clients", "loss-scale")),
-    (3, ("cifar10", "epochs", "architectures")),
+    (3, ("decorrelation", "classes", "beta", "clients")),
     (5, ("rounds",)),
+    (3, ("cifar10",)),
+    (1, ("dying",)),
+    (3, ("architectures", "epochs", "loss-scale")),
     (3, ("cifar100", "tinyimagenet")),
     (3, ("dying", "norms", "swing", "averaging")),
     (1, ("rivals",)),
