@@ -1,7 +1,9 @@
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command_line import CommandLine
@@ -83,6 +85,28 @@ def test_what_records_hold_is_not_done_again(feddecorr: CommandLine, done: Path,
     assert feddecorr(*words).code == 0
     assert len(list((tmp_path / "again" / "runs").iterdir())) == 2
     assert (tmp_path / "again" / "own.md").read_text() == (done / "own.md").read_text()
+
+
+def test_the_command_in_a_record_makes_its_numbers_again_to_the_last_bit(
+    feddecorr: CommandLine, tmp_path: Path
+) -> None:
+    """Anyone can repeat one run of a study, without the study."""
+    feddecorr("reproduce", "mitigation", "--scale", "smoke", "--out", tmp_path / "study")
+    feddecorr("records", tmp_path / "study" / "runs", "-o", tmp_path / "study.jsonl")
+    recorded = json.loads((tmp_path / "study.jsonl").read_text().splitlines()[-1])
+    program, *words = shlex.split(recorded["command"])
+    assert program == "feddecorr"
+    assert feddecorr(*words, "--out", tmp_path / "again").code == 0
+    feddecorr("records", tmp_path / "again", "-o", tmp_path / "again.jsonl")
+    repeated = json.loads((tmp_path / "again.jsonl").read_text())
+    for timeless in ("experiment", "spectrum", "local_models"):
+        assert repeated[timeless] == recorded[timeless]
+    assert [_untimed(line) for line in repeated["rounds"]] == [_untimed(line) for line in recorded["rounds"]]
+    assert recorded["local_models"]
+
+
+def _untimed(line: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in line.items() if key != "seconds"}
 
 
 def test_a_run_that_fails_is_told_at_the_end_and_the_others_are_there(feddecorr: CommandLine, tmp_path: Path) -> None:
