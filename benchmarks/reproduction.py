@@ -21,7 +21,7 @@ STEPS: tuple[tuple[int, tuple[str, ...]], ...] = (
     (3, ("cifar10",)),
     (1, ("dying",)),
     (3, ("architectures", "epochs", "loss-scale")),
-    (3, ("cifar100", "tinyimagenet")),
+    (3, ("many-classes",)),
     (3, ("dying", "norms", "swing", "averaging")),
     (1, ("rivals",)),
 )
