@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+from typing import Any
+
 from benchmarks.quotes.records import record, table
 
 
@@ -27,8 +30,19 @@ def long_life() -> str:
 def broken_inputs() -> str:
     """Return how many inputs each reader was given, and how many did harm."""
     readers = record("results/torture_broken_inputs.json")["readers"].values()
-    harm = sum(len(row["wrong"]) + len(row["outside"]) for row in readers)
-    return f"{min(row['inputs'] for row in readers)} broken inputs for each of {len(readers)} readers, {harm} with harm"
+    least = min(row["inputs"] for row in readers)
+    return f"{least} broken inputs for each of {len(readers)} readers, {_harm(readers)} with harm"
+
+
+def guided_inputs() -> str:
+    """Return the same of a fuzzer that follows which lines are reached."""
+    readers = record("results/torture_guided_inputs.json")["readers"].values()
+    least = min(row["inputs"] for row in readers)
+    return f"{least} more for each of {len(readers)}, {_harm(readers)} with harm"
+
+
+def _harm(readers: Collection[Mapping[str, Any]]) -> int:
+    return sum(len(row["wrong"]) + len(row["outside"]) for row in readers)
 
 
 def hostile_clients() -> str:

@@ -35,6 +35,7 @@ QUOTES: dict[str, Callable[[], str]] = {
     "random-kills": faults.random_kills,
     "long-life": faults.long_life,
     "broken-inputs": faults.broken_inputs,
+    "guided-inputs": faults.guided_inputs,
     "hostile-clients": faults.hostile_clients,
     "gains-by-alpha": pairs.by_alpha,
     "claims": judged.claims,
