@@ -1,8 +1,10 @@
+import json
 from pathlib import Path
 
 import pytest
 import torch
 from command_line import CommandLine
+from outside import Tied
 from small import small
 
 from feddecorr.errors import RunError
@@ -52,8 +54,21 @@ def test_torchscript_runs_without_this_package(trained: Path, tmp_path: Path, fe
 
 def test_the_note_of_weights_says_what_they_are_for(trained: Path, tmp_path: Path, feddecorr: CommandLine) -> None:
     feddecorr("export", trained, "--to", "safetensors", "-o", tmp_path / "model.safetensors")
-    assert load_note(tmp_path / "model.safetensors")["shape"] == "[1, 8, 8]"
-    assert {"mean", "std"} <= load_tensors(tmp_path / "model.safetensors").keys()
+    note = load_note(tmp_path / "model.safetensors")
+    assert note["shape"] == "[1, 8, 8]"
+    assert len(json.loads(note["mean"])) == len(json.loads(note["std"])) == 1
+
+
+def test_exported_weights_are_taken_by_the_network_and_by_another_run(tmp_path: Path, feddecorr: CommandLine) -> None:
+    """Also where a weight has two names."""
+    record = next(run(small("model=outside:Tied", "rounds=1"), tmp_path / "run"))
+    file = tmp_path / "model.safetensors"
+    assert feddecorr("export", tmp_path / "run", "--trust", "--to", "safetensors", "-o", file).code == 0
+    model = Tied(4, 1)
+    model.load_state_dict(load_tensors(file))
+    assert all(torch.equal(record.state[name], tensor) for name, tensor in model.state_dict().items())
+    begun = next(run(small("model=outside:Tied", f"model.weights={file}", "training.lr=1e-12", "rounds=1")))
+    assert all(torch.allclose(begun.state[name], tensor) for name, tensor in record.state.items())
 
 
 def test_a_model_that_came_out_wrong_is_not_left_behind(

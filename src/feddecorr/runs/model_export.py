@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from feddecorr.data.dataset import Images
 from feddecorr.errors import RunError, UserError
 from feddecorr.federation import Task
-from feddecorr.files import load_tensors, save_tensors, write_bytes
+from feddecorr.files import save_tensors, write_bytes
 from feddecorr.models.first_weights import fill
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.settings.trust import STRANGER, Trust
@@ -82,6 +82,8 @@ class Exported:
         return {
             "classes": json.dumps(self.task.classes),
             "shape": json.dumps(self.task.shape),
+            "mean": json.dumps(self.task.mean),
+            "std": json.dumps(self.task.std),
             "experiment": json.dumps(self.task.experiment.to_dict()),
             "round": str(self.round),
         }
@@ -104,12 +106,16 @@ def export_model(run: RunDirectory, to: str, path: Path, *, trust: Trust = STRAN
 
 
 def _to_safetensors(given: Exported, path: Path) -> Tensor:
-    """Write weights and buffers by name, with the experiment that builds the network in the note."""
-    save_tensors(path, given.model.state_dict(), given.note())
-    again = Portable(given.task, given.task.build_model()).eval()
-    again.load_state_dict(load_tensors(path))
+    """Write the network's weights and buffers as its own `load_state_dict` takes them, and `model.weights=FILE`.
+
+    Tied weights are there under each of their names: a file holds no tensor twice, but equal ones.
+    """
+    state = {name: tensor.clone() for name, tensor in given.model.network.state_dict().items()}
+    save_tensors(path, state, given.note())
+    again = given.task.build_model()
+    fill(again, path)
     with torch.no_grad():
-        found: Tensor = again(given.pixels)
+        found: Tensor = Portable(given.task, again).eval()(given.pixels)
     return found
 
 
