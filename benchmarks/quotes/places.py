@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from benchmarks.quotes import costs, faults, flower, judged, pairs, reached, speeds, theory
+from benchmarks.quotes import costs, faults, flower, judged, pairs, reached, speeds, studied, theory
 
 PLACE = re.compile(r"(<!-- quote ([a-z-]+) -->)(\s*).*?(\s*)(<!-- end -->)", re.DOTALL)
 QUOTES: dict[str, Callable[[], str]] = {
@@ -38,6 +38,12 @@ QUOTES: dict[str, Callable[[], str]] = {
     "guided-inputs": faults.guided_inputs,
     "hostile-clients": faults.hostile_clients,
     "gains-by-alpha": pairs.by_alpha,
+    "dying": studied.part_of(
+        "dying",
+        "Features that never vary",
+        ["model", "regularizer"],
+        ["seeds", "dead features", "of", "effective rank", "accuracy (%), mean of the last ten"],
+    ),
     "claims": judged.claims,
     "claims-count": judged.counts,
     "flower-engines": flower.engines,
