@@ -159,6 +159,11 @@ SMALL = Scale(
     clients={100: "clients=100 participation=0.2 rounds=120"},
     when=(
         fixed_after(30),
+        When(
+            {"regularizer": "decov"},
+            "regularizers.decov.weight=0.01",
+            "DeCov and Structured-DeCov have the weights that served each best with seed 1000 (0.01 and 0.001)",
+        ),
         When({"epochs": 5}, "rounds=24", "24 rounds of 5 local epochs"),
         When({"epochs": 10}, "rounds=15", "15 rounds of 10 local epochs"),
     ),
