@@ -3,9 +3,6 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
-# Coverage's own file meets the limit of one, and the other leaves too little time for a process that is measured.
-UNMEASURED := --deselect tests/torture/test_torture.py::test_a_limit_of_file_sizes_ends_a_run_with_what_helps \
-	--deselect 'tests/docs/test_pages.py::test_a_reader_can_follow_the_page[docs/deployment.md]'
 
 .PHONY: help install demo test lint types tests test-deployment browser docs package coverage quotes format bench torture clean
 
@@ -46,9 +43,12 @@ docs: install  ## the documentation's site, in build/site/html: pages, gallery a
 package: install  ## wheel and sdist in dist, tried in a fresh environment of every Python 3.11 to 3.13 that is found
 	$(BIN)/python -m release.package
 
+coverage: export SOURCES := $(CURDIR)/src/feddecorr
+# One test limits the size of files, which coverage's own meet.
 coverage: install browser  ## the whole suite again, counting lines and branches; lists what no test reaches (half an hour)
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest --ignore tests/flower $(UNMEASURED)
+	$(BIN)/coverage run -m pytest --ignore tests/flower \
+		--deselect tests/torture/test_torture.py::test_a_limit_of_file_sizes_ends_a_run_with_what_helps
 	$(BIN)/coverage run -m pytest -n 3 --dist loadfile tests/flower
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage html --quiet

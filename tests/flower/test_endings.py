@@ -147,3 +147,20 @@ def test_a_run_that_is_killed(tmp_path: Path, start: Start, nothing_left: Check)
     killed.process.kill()
     killed.process.wait()
     nothing_left(killed, set(seen))
+
+
+def test_a_run_whose_flower_is_killed(tmp_path: Path, start: Start, nothing_left: Check) -> None:
+    """It says so, with what Flower itself had to say, and keeps what is done."""
+    settings = write_settings(tmp_path / "settings.json")
+    out = tmp_path / "run"
+    orphaned = start("run", settings, "engine=flower", "rounds=1000", "--out", out)
+    orphaned.wait_for(lambda: RunDirectory(out).finished_rounds() > 0)
+    seen = orphaned.family()
+    for pid in (pid for pid, name in seen.items() if name.startswith(("flwr", "flower"))):
+        psutil.Process(pid).kill()
+    assert orphaned.process.wait() == 1
+    told = orphaned.errors.read_text()
+    assert "Flower's simulation ended before the run did" in told
+    assert "Flower's log ends with:\n" in told
+    assert f"'feddecorr resume {out}' goes on" in told
+    nothing_left(orphaned, set(seen))

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import NoReturn
 
 from feddecorr.engines.engine import RunClients
 from feddecorr.errors import RunError, UserError
@@ -91,18 +92,17 @@ def _accept(listener: socket.socket, home: Path) -> Connection:
             line, _ = listener.accept()
         except TimeoutError:
             if (home / "ended").exists():
-                raise _ended(home) from None
+                _fail(home)
             continue
         line.setblocking(True)
         return Connection(line.detach())
 
 
-def _ended(home: Path) -> RunError:
-    """Return what is known of an end that nobody asked for."""
+def _fail(home: Path) -> NoReturn:
+    """Say what is known of an end that nobody asked for."""
     logs = [file.read_text(errors="replace").splitlines()[-TAIL:] for file in sorted(home.glob("*.log"))]
-    error = RunError("Flower's simulation ended before the run did")
-    error.__cause__ = RuntimeError("\n".join(["Flower's log ends with:", *(line for log in logs for line in log)]))
-    return error
+    told = "\n".join(["Flower's log ends with:", *(line for log in logs for line in log)])
+    raise RunError("Flower's simulation ended before the run did") from RuntimeError(told)
 
 
 class Session:
@@ -146,10 +146,10 @@ class Session:
             for frame in frames:
                 self._line.send_bytes(frame)
         except OSError:
-            raise _ended(self.home) from None
+            _fail(self.home)
 
     def _receive(self) -> bytes:
         try:
             return self._line.recv_bytes()
         except (EOFError, OSError):
-            raise _ended(self.home) from None
+            _fail(self.home)
