@@ -16,8 +16,8 @@ from pathlib import Path
 
 STEPS: tuple[tuple[int, tuple[str, ...]], ...] = (
     (3, ("rounds", "collapse", "mitigation", "stability")),
+    (5, ("rounds", "collapse")),
     (3, ("decorrelation", "classes", "beta", "clients")),
-    (5, ("rounds",)),
     (3, ("cifar10",)),
     (1, ("dying",)),
     (3, ("architectures", "epochs", "loss-scale")),
