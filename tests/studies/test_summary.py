@@ -1,5 +1,6 @@
 import json
 import shlex
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -117,9 +118,13 @@ def test_records_are_read_from_files_and_folders_and_counted_once(directory: Run
     assert read_summaries([tmp_path / "again.jsonl"]) == found
 
 
-def test_a_file_that_holds_no_records_is_named_with_its_line(tmp_path: Path) -> None:
+def test_a_file_that_holds_no_records_is_named_with_its_line(summary: Summary, tmp_path: Path) -> None:
     (tmp_path / "wrong.jsonl").write_text('{"digest": "a"}\n')
     with pytest.raises(UserError, match=r"wrong\.jsonl, line 1: not the record of a run"):
+        read_summaries([tmp_path / "wrong.jsonl"])
+    lines = [{"round": number} for number in range(1, 100)]
+    (tmp_path / "wrong.jsonl").write_text(json.dumps(asdict(summary) | {"rounds": lines}) + "\n")
+    with pytest.raises(UserError, match=r"^[^\n]*line 1: not the record of a run \(0\.terms: Field required\)[^\n]*$"):
         read_summaries([tmp_path / "wrong.jsonl"])
     with pytest.raises(UserError, match="neither a directory nor a file"):
         read_summaries([tmp_path / "nothing"])

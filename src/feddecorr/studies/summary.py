@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from feddecorr.errors import UserError
@@ -211,7 +211,15 @@ def _read(path: Path) -> Iterator[Summary]:
             yield Summary.from_dict(parse_json(line.encode()))
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             hint = "'feddecorr records DIR -o FILE.jsonl' writes such files"
-            raise UserError(f"{path}, line {number}: not the record of a run ({error!r}); {hint}") from error
+            raise UserError(f"{path}, line {number}: not the record of a run ({_reason(error)}); {hint}") from error
+
+
+def _reason(error: Exception) -> str:
+    """Return the first of all that is wrong."""
+    if not isinstance(error, ValidationError):
+        return repr(error)
+    first = error.errors(include_url=False, include_input=False)[0]
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
 
 
 def run_directories(folder: Path) -> Iterator[Path]:
