@@ -124,7 +124,7 @@ def test_a_file_that_holds_no_records_is_named_with_its_line(summary: Summary, t
         read_summaries([tmp_path / "wrong.jsonl"])
     lines = [{"round": number} for number in range(1, 100)]
     (tmp_path / "wrong.jsonl").write_text(json.dumps(asdict(summary) | {"rounds": lines}) + "\n")
-    with pytest.raises(UserError, match=r"^[^\n]*line 1: not the record of a run \(0\.terms: Field required\)[^\n]*$"):
+    with pytest.raises(UserError, match=r"^[^\n]*line 1: not the record of a run \(0\.model: Field required\)[^\n]*$"):
         read_summaries([tmp_path / "wrong.jsonl"])
     with pytest.raises(UserError, match="neither a directory nor a file"):
         read_summaries([tmp_path / "nothing"])
