@@ -38,6 +38,12 @@ def test_features_are_answered_in_numbers_words_and_a_picture(feddecorr: Command
     assert "src=" not in Path("diagnosis.html").read_text().split("<body>")[1]
 
 
+def test_equal_representations_are_a_total_collapse(feddecorr: CommandLine, tmp_path: Path) -> None:
+    np.save(tmp_path / "equal.npy", np.ones((20, 4)))
+    found = feddecorr("diagnose", "--features", tmp_path / "equal.npy", "--picture", tmp_path / "equal.html")
+    assert "All samples have the same representation: a total collapse." in found.out
+
+
 def test_labels_tell_which_collapse_it_is(feddecorr: CommandLine, features: Path, tmp_path: Path) -> None:
     """Thirty classes in three dimensions have collapsed; thirty tight classes on a simplex have not."""
     found = feddecorr("diagnose", "--features", features, "--labels", tmp_path / "y.npy", "--json").document

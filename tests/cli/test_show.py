@@ -6,6 +6,7 @@ import pytest
 from command_line import CommandLine
 from small import forget_models, small
 
+from feddecorr.errors import RunError
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import run
 from feddecorr.settings.experiment import FAMILIES
@@ -54,6 +55,20 @@ def test_an_unfinished_run_says_how_to_go_on(feddecorr: CommandLine, tmp_path: P
     shown = feddecorr("show", tmp_path / "run")
     assert "1 of 3 rounds" in shown.out
     assert "feddecorr resume" in shown.err
+
+
+def test_a_run_without_a_finished_round_says_so(feddecorr: CommandLine, tmp_path: Path) -> None:
+    with pytest.raises(RunError):
+        next(run(small("method=outside:Failing", "method.round=1"), tmp_path / "run"))
+    shown = feddecorr("show", tmp_path / "run")
+    assert (shown.code, shown.out) == (
+        0,
+        f"{tmp_path / 'run'}: no round of 3 is finished; 'feddecorr resume {tmp_path / 'run'}' goes on\n",
+    )
+    for words in (["diagnose", tmp_path / "run"], ["export", tmp_path / "run", "--to", "onnx", "-o", "m.onnx"]):
+        refused = feddecorr(*words, "--trust")
+        assert refused.code == 2
+        assert "has no finished round yet" in refused.err
 
 
 def test_list_names_every_kind(feddecorr: CommandLine) -> None:

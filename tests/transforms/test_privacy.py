@@ -128,3 +128,9 @@ def test_the_command_tells_what_was_spent_and_what_will_be(feddecorr: CommandLin
     assert "nothing is private" in refused.err
     local = privacy_spent(small(*GROUPS[:2], "transforms=locally_private"), 4, 1e-5)
     assert local.epsilon == pytest.approx(epsilon(1.0, 0.5, 4, 1e-5))
+
+
+def test_a_delta_that_is_no_probability_is_refused(feddecorr: CommandLine) -> None:
+    refused = feddecorr("privacy", "transforms=private", "--delta", "2")
+    assert refused.code == 2
+    assert "delta=2.0 is no probability above 0 and below 1" in refused.err
