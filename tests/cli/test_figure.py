@@ -58,6 +58,15 @@ def test_panels_are_made_by_a_setting() -> None:
     np.testing.assert_allclose(found.panels[0].lines[0].y, np.log([4.0] * 4 + [1.0] * 4))
 
 
+def test_a_name_has_one_colour_in_all_panels() -> None:
+    """Also where a panel lacks some of the lines."""
+    words = ["partition.alpha=0.05 method=moon", "partition.alpha=0.5", "partition.alpha=0.5 method=moon"]
+    panels = FIGURES["spectra"].make(Material([summary(each) for each in words], panels=["partition.alpha"])).panels
+    colours = {(line.name, line.colour) for panel in panels for line in panel.lines}
+    assert sorted(name for name, _ in colours) == ["fedavg", "moon"]
+    assert len({colour for _, colour in colours}) == 2
+
+
 def test_beta_is_an_axis_on_which_runs_without_the_loss_are_at_zero() -> None:
     runs = [
         *over_seeds("", [0.5]),

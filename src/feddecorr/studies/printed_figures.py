@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,6 +21,8 @@ from feddecorr.studies.summary import Summary
 
 BETA = "regularizers.feddecorr.beta"
 SPECTRUM = ("k, index of the singular value", "log of the k-th singular value")
+UNCOLOURED = ""
+"""Until all panels are known."""
 THRESHOLD = (LOG_TAU, "log τ = −2")
 
 
@@ -77,18 +79,27 @@ def _curves(file: str, curve: curves.Curve, axes: tuple[str, str], need: str) ->
         ]
         if not any(panel.lines for panel in panels):
             raise UserError(f"no run has recorded what this figure shows: {need}")
-        return Picture(file, file, "", axes, panels, threshold=threshold)
+        return Picture(file, file, "", axes, _coloured(panels), threshold=threshold)
 
     return make
 
 
 def _lines(groups: Mapping[str, Sequence[curves.Points]]) -> list[Line]:
     found = []
-    for (name, points), colour in zip(groups.items(), colours(len(groups)), strict=True):
+    for name, points in groups.items():
         places, means, spread = curves.band(points)
         if places:
-            found.append(Line(places, means, colour, name, spread=spread if any(spread) else ()))
+            found.append(Line(places, means, UNCOLOURED, name, spread=spread if any(spread) else ()))
     return found
+
+
+def _coloured(panels: Sequence[Panel]) -> list[Panel]:
+    """Give lines of one name the same colour in all panels."""
+    names = dict.fromkeys(line.name for panel in panels for line in panel.lines)
+    palette = dict(zip(names, colours(len(names)), strict=True))
+    return [
+        replace(panel, lines=[replace(line, colour=palette[line.name]) for line in panel.lines]) for panel in panels
+    ]
 
 
 def _tell(cell: Cell, material: Material) -> str:
@@ -112,7 +123,7 @@ def _client_spectra(material: Material) -> Picture:
         )
         for client in clients
     ]
-    return Picture("client-spectra", "client-spectra", "", SPECTRUM, panels, threshold=THRESHOLD)
+    return Picture("client-spectra", "client-spectra", "", SPECTRUM, _coloured(panels), threshold=THRESHOLD)
 
 
 def _local_loss(material: Material) -> Picture:
@@ -121,16 +132,13 @@ def _local_loss(material: Material) -> Picture:
     for cell in material.cells():
         terms = cell.runs[min(cell.runs)].local_terms
         clients = [client for client in sorted(terms, key=int) if "feddecorr" in terms[client]]
-        drawn = zip(clients, colours(len(clients)), strict=True)
-        lines = [
-            Line(range(1, len(terms[client]["feddecorr"]) + 1), terms[client]["feddecorr"], colour, f"client {client}")
-            for client, colour in drawn
-        ]
+        losses = {f"client {client}": terms[client]["feddecorr"] for client in clients}
+        lines = [Line(range(1, len(loss) + 1), loss, UNCOLOURED, name) for name, loss in losses.items()]
         if lines:
             panels.append(Panel(name_cell(cell, list(cell.labels)), lines))
     if not panels:
         raise UserError("no run has recorded FedDecorr's loss within local epochs: evaluation.epochs=true does")
-    return Picture("loss", "loss", "", ("local epoch", "β · L_FedDecorr"), panels)
+    return Picture("loss", "loss", "", ("local epoch", "β · L_FedDecorr"), _coloured(panels))
 
 
 def _over_beta(material: Material) -> Picture:
@@ -151,7 +159,7 @@ def _over_beta(material: Material) -> Picture:
     if len({x for found in panels.values() for line in found for x in line.x}) < 2:
         raise UserError(f"there are no runs with different {BETA} and otherwise the same settings")
     drawn = [Panel(title, found) for title, found in panels.items()]
-    return Picture("beta", "beta", "", ("β", "accuracy (%), last ten rounds"), drawn)
+    return Picture("beta", "beta", "", ("β", "accuracy (%), last ten rounds"), _coloured(drawn))
 
 
 def _beta(run: Summary) -> float | None:
@@ -165,12 +173,12 @@ def _beta(run: Summary) -> float | None:
 def _over(lines: Mapping[str, Sequence[curves.Points]]) -> list[Line]:
     """Return a line over single points, each of several seeds."""
     found = []
-    for (name, points), colour in zip(lines.items(), colours(len(lines)), strict=True):
+    for name, points in lines.items():
         places = sorted({place for each in points for place in each})
         bands = [curves.band([each for each in points if place in each]) for place in places]
         spread = [deviations[0] for *_, deviations in bands]
         means = [means[0] for _, means, _ in bands]
-        found.append(Line(places, means, colour, name, spread=spread if any(spread) else ()))
+        found.append(Line(places, means, UNCOLOURED, name, spread=spread if any(spread) else ()))
     return found
 
 
