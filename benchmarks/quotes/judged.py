@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
+from benchmarks.quotes.judgements import judge_in_words
 from benchmarks.quotes.pairs import summaries
 from benchmarks.quotes.records import record, table
 from feddecorr.studies.claims import judge
@@ -29,6 +30,11 @@ def claims() -> str:
         [str(claim.number), claim.sentence, _papers(claim.number), _ours(claim), claim.verdict] for claim in _claims()
     ]
     return table(("", "claim", "the paper", "here", "verdict"), rows, words=5)
+
+
+def in_words() -> str:
+    """Return a sentence of judgement for every claim."""
+    return judge_in_words(_claims())
 
 
 def counts() -> str:
