@@ -45,7 +45,8 @@ JUDGEMENTS: dict[int, tuple[str, str]] = {
     15: (HOLDS, "The loss falls within local training, and from one epoch to the next it hardly ever rises."),
     16: (
         HOLDS,
-        "With the matrix G of the proof; the G that the paper prints lacks a term, and misses by up to one and a half of all growth.",
+        "With the matrix G of the proof; the G that the paper prints lacks a term, and misses by up to one and a half "
+        "of all growth.",
     ),
     17: (HOLDS, "To the last digits of float64, as it must."),
     18: (
