@@ -132,7 +132,8 @@ def _features(_: Path) -> Reader:
     tensors = save({"features": torch.from_numpy(z), "labels": torch.from_numpy(y)})
     streams = {"z.npy": npy, "z.npz": npz, "packed.npz": packed, "z.csv": csv}
     whole = {name: stream.getvalue() for name, stream in streams.items()}
-    return Reader({**whole, "z.safetensors": tensors}, _file(read_features))
+    columns = pd.DataFrame(z, columns=list("abc")).assign(label=y).to_parquet()
+    return Reader({**whole, "z.safetensors": tensors, "z.parquet": columns}, _file(read_features))
 
 
 def _tables(_: Path) -> Reader:

@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from numpy.typing import NDArray
@@ -32,6 +33,10 @@ def files(tmp_path: Path) -> Path:
     np.savetxt(tmp_path / "named.csv", z, delimiter=",", fmt="%.18g", header="a,b,c,d", comments="")
     np.savetxt(tmp_path / "y.csv", y, fmt="%d")
     (tmp_path / "words.csv").write_text("\n".join("abc"[label] for label in y))
+    columns = pd.DataFrame(z, columns=list("abcd"))
+    columns.to_parquet(tmp_path / "z.parquet")
+    columns.assign(label=y).to_parquet(tmp_path / "both.parquet")
+    columns.assign(Class=["abc"[label] for label in y]).to_parquet(tmp_path / "named.parquet")
     return tmp_path
 
 
@@ -43,6 +48,9 @@ def files(tmp_path: Path) -> Path:
         ("both.safetensors", None),
         ("z.csv", "y.csv"),
         ("named.csv", "words.csv"),
+        ("z.parquet", "y.npy"),
+        ("both.parquet", None),
+        ("named.parquet", None),
     ],
 )
 def test_every_format_says_the_same(files: Path, features: str, labels: str | None) -> None:
@@ -91,10 +99,17 @@ def test_bad_files_are_named(files: Path, tmp_path: Path) -> None:
     np.save(tmp_path / "one.npy", z[:1])
     np.save(tmp_path / "hole.npy", np.where(z > 2, np.nan, z))
     (tmp_path / "broken.npy").write_bytes(b"nothing")
-    (tmp_path / "z.parquet").write_bytes(b"nothing")
+    (tmp_path / "broken.parquet").write_bytes(b"nothing")
+    (tmp_path / "z.pickle").write_bytes(b"nothing")
+    table = pd.DataFrame(z, columns=list("abcd"))
+    table.assign(name="a").to_parquet(tmp_path / "names.parquet")
+    table.assign(label=y, y=y).to_parquet(tmp_path / "twice.parquet")
     for name, message in {
         "none.npy": "no file",
-        "z.parquet": "end in .npy, .npz, .safetensors, .csv",
+        "z.pickle": "end in .npy, .npz, .safetensors, .csv, .parquet",
+        "broken.parquet": "is no table that can be read",
+        "names.parquet": "the column 'name' holds no numbers",
+        "twice.parquet": "several columns could be the labels: label, y",
         "broken.npy": "cannot be read",
         "two.npz": "none named 'features': a, b",
         "flat.npy": r"not \(50,\)",

@@ -28,7 +28,8 @@ def diagnose(  # noqa: PLR0913, PLR0917 - one parameter for each option of the c
         typer.Argument(metavar="[DIR]... [KEY=VALUE]...", help="Runs; settings for --model and --data."),
     ] = None,
     features: Annotated[
-        list[Path] | None, typer.Option(help="Features, (samples, features): npy, npz, safetensors or csv; repeatable.")
+        list[Path] | None,
+        typer.Option(help="Features, (samples, features): npy, npz, safetensors, csv, parquet; repeatable."),
     ] = None,
     labels: Annotated[
         list[Path] | None, typer.Option(help="Their labels: one file for all, or one for each file of features.")

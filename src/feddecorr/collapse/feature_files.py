@@ -1,4 +1,4 @@
-"""Features and labels from files of any framework: npy, npz, safetensors, csv."""
+"""Features and labels from files of any framework: npy, npz, safetensors, csv, parquet."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from feddecorr.arrays import read_npz
-from feddecorr.collapse.csv_tables import read_csv
+from feddecorr.collapse.csv_tables import LABELS, read_csv
 from feddecorr.collapse.diagnosis import Diagnosis
 from feddecorr.collapse.gathered import CHUNK, Batch
+from feddecorr.data.formats.pandas_tables import read_table
 from feddecorr.decorrelation import as_batch
 from feddecorr.errors import UserError
 from feddecorr.files import load_tensors
@@ -130,9 +131,26 @@ def _to_numpy(tensor: Tensor) -> Array:
     return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
 
 
+def _read_parquet(path: Path) -> Mapping[str, Array]:
+    """Return `features`, and from a column `label`, or so, `labels`."""
+    table = read_table(path)
+    marked = [name for name in table.columns if str(name).strip().lower() in LABELS]
+    if len(marked) > 1:
+        raise UserError(f"{path}: several columns could be the labels: {', '.join(map(str, marked))}")
+    features = table.drop(columns=marked)
+    if wordy := [str(name) for name in features.columns if features[name].dtype.kind not in "fiub"]:
+        raise UserError(f"{path}: the column '{wordy[0]}' holds no numbers; labels are in a column 'label'")
+    arrays = {} if features.empty else {"features": features.to_numpy(np.float64)}
+    for name in marked:
+        labels = table[name].to_numpy()
+        arrays["labels"] = labels if labels.dtype.kind in "iubf" else labels.astype(str)
+    return arrays
+
+
 READERS: dict[str, Callable[[Path], Mapping[str, Array]]] = {
     ".npy": _read_npy,
     ".npz": read_npz,
     ".safetensors": _read_safetensors,
     ".csv": read_csv,
+    ".parquet": _read_parquet,
 }
