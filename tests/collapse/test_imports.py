@@ -21,6 +21,7 @@ ALLOWED = {
 }
 ONLY_IN = {
     "feature_files.py": {"feddecorr.arrays", "feddecorr.files"},
+    "pandas_tables.py": {"pandas"},
     "diagnosis.py": {"rich", "plotly", "feddecorr.report.figures"},
 }
 """What shows a diagnosis is imported by the methods that show it, and its types for the type checker."""

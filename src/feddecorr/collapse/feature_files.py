@@ -16,7 +16,7 @@ from feddecorr.arrays import read_npz
 from feddecorr.collapse.csv_tables import LABELS, read_csv
 from feddecorr.collapse.diagnosis import Diagnosis
 from feddecorr.collapse.gathered import CHUNK, Batch
-from feddecorr.data.formats.pandas_tables import read_table
+from feddecorr.collapse.pandas_tables import read_table
 from feddecorr.decorrelation import as_batch
 from feddecorr.errors import UserError
 from feddecorr.files import load_tensors

@@ -10,8 +10,8 @@ import torch
 from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
+from feddecorr.collapse.pandas_tables import read_table
 from feddecorr.data.dataset import Change, Dataset, Images, Own, split_off_test
-from feddecorr.data.formats.pandas_tables import read_table
 from feddecorr.errors import UserError, nearest
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from feddecorr.data.formats.pandas_tables import pandas_library
+from feddecorr.collapse.pandas_tables import pandas_library
 from feddecorr.errors import UserError
 from feddecorr.files import write_bytes
 from feddecorr.settings.words import flatten

@@ -242,7 +242,7 @@ SMOKE = Scale(
         "computation": {"alpha": (0.5,)},
         "stability": {"alpha": (0.5,)},
         "loss-scale": {"beta": (0, 0.1), "alpha": (0.05,)},
-        "many-classes": {"data": ("synthetic", "digits"), "clients": (4, 6), "alpha": (0.05,)},
+        "many-classes": {"clients": (4, 6), "alpha": (0.05,)},
         "norms": {"alpha": (0.05,)},
         "averaging": {"alpha": (0.05, 0.5)},
         "swing": {"alpha": (0.05,)},
