@@ -59,7 +59,6 @@ QUOTES: dict[str, Callable[[], str]] = {
         ["alpha", "regularizer"],
         ["seeds", "clients' models", "their average", "change"],
     ),
-    "classes": studied.gains("classes", "classes"),
     "decorrelation": studied.gains("decorrelation", "regularizer"),
     "flower-engines": flower.engines,
     "flower-load": flower.load,
