@@ -2,32 +2,17 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
+from benchmarks.quotes.pairs import ALPHA, main_runs
 from benchmarks.quotes.records import ROOT
+from feddecorr.report.printed import save
+from feddecorr.studies.printed_figures import FIGURES, Material
 
-MAIN = (
-    "data.name = cifar10 and partition.name = dirichlet and clients = 10 and model.name = resnet18"
-    " and model.width = 0.25 and model.norm = batch and model.head = linear and method.name = fedavg"
-    " and buffers = average and training.epochs = 1 and rounds = 60"
-    " and not (regularizers.decov.weight > 0 or regularizers.structured_decov.weight > 0)"
-    " and not (regularizers.feddecorr.beta < 0.1 or regularizers.feddecorr.beta > 0.1)"
-    " and not regularizers.feddecorr.normalization = paper"
-)
-"""FedAvg without and with FedDecorr, as the paper's strength has it."""
-
-PICTURES: dict[str, str] = {
-    "spectra": MAIN,
-    "local-spectra": MAIN,
-    "accuracy": f"{MAIN} and partition.alpha != 0.01 and partition.alpha != 0.25",
-}
-"""The conditions of the runs that each shows."""
+PICTURES: dict[str, tuple[float, ...]] = {"spectra": (), "local-spectra": (), "accuracy": (0.01, 0.25)}
+"""The figures, each with the alphas that it leaves out."""
 
 
 def draw() -> None:
     """Draw all of them."""
-    for name, condition in PICTURES.items():
-        file = ROOT / "docs" / "reproduction" / f"{name}.svg"
-        words = ["figure", name, ROOT / "results/small.jsonl", "--where", condition, "--panels", "partition.alpha"]
-        subprocess.run([sys.executable, "-m", "feddecorr", *map(str, words), "-o", str(file)], check=True)
+    for name, left_out in PICTURES.items():
+        runs = [run for run in main_runs() if run.experiment["partition"]["alpha"] not in left_out]
+        save(FIGURES[name].make(Material(runs, panels=ALPHA)), ROOT / "docs" / "reproduction" / f"{name}.svg")

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import Any
-
 from benchmarks.quotes.records import record, table
 
 
@@ -29,20 +26,19 @@ def long_life() -> str:
 
 def broken_inputs() -> str:
     """Return how many inputs each reader was given, and how many did harm."""
-    readers = record("results/torture_broken_inputs.json")["readers"].values()
-    least = min(row["inputs"] for row in readers)
-    return f"{least} broken inputs for each of {len(readers)} readers, {_harm(readers)} with harm"
+    return "{} broken inputs for each of {} readers, {} with harm".format(*_inputs("broken_inputs"))
 
 
 def guided_inputs() -> str:
     """Return the same of a fuzzer that follows which lines are reached."""
-    readers = record("results/torture_guided_inputs.json")["readers"].values()
-    least = min(row["inputs"] for row in readers)
-    return f"{least} more for each of {len(readers)}, {_harm(readers)} with harm"
+    return "{} more for each of {}, {} with harm".format(*_inputs("guided_inputs"))
 
 
-def _harm(readers: Collection[Mapping[str, Any]]) -> int:
-    return sum(len(row["wrong"]) + len(row["outside"]) for row in readers)
+def _inputs(name: str) -> tuple[int, int, int]:
+    """Return the least number of inputs of a reader, the number of readers, and how many inputs did harm."""
+    readers = record(f"results/torture_{name}.json")["readers"].values()
+    harm = sum(len(row["wrong"]) + len(row["outside"]) for row in readers)
+    return min(row["inputs"] for row in readers), len(readers), harm
 
 
 def hostile_clients() -> str:

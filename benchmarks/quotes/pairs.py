@@ -17,6 +17,8 @@ from feddecorr.studies.sample import Sample
 from feddecorr.studies.scales import SMALL
 from feddecorr.studies.summary import Summary, read_summaries
 
+ALPHA = ["partition.alpha"]
+
 
 @cache
 def summaries() -> list[Summary]:
@@ -24,20 +26,23 @@ def summaries() -> list[Summary]:
     return read_summaries([ROOT / "results/small.jsonl"])
 
 
+@cache
+def main_runs() -> list[Summary]:
+    """Return the runs of the main comparison: FedAvg without and with FedDecorr, at the paper's strength."""
+    arms = [
+        experiment(SMALL, {"data": "cifar10", "method": "fedavg", "regularizer": name, "alpha": 0.1}).to_dict()
+        for name in ("none", "feddecorr")
+    ]
+    alike = {context(replace(run, experiment=arm), ALPHA) for run in summaries()[:1] for arm in arms}
+    return [run for run in summaries() if context(run, ALPHA) in alike]
+
+
 def by_alpha() -> str:
     """Return accuracy and ranks of FedAvg without and with FedDecorr for each alpha, where both arms are recorded."""
-    found = [duel for duel in duels(runs_of(summaries())) if _is_main(duel)]
+    found = duels(runs_of(main_runs()))
     rows = [_compare(duel) for duel in sorted(found, key=lambda duel: duel.run.alpha or 0.0)]
     head = ("alpha", "seeds", "accuracy (%)", "gain: mean of the last ten", "last round", "best round")
     return table((*head, "effective rank", "of local models"), rows)
-
-
-def _is_main(duel: Duel) -> bool:
-    """Tell whether a pair is of the main comparison at the small scale, at the paper's strength."""
-    main = experiment(SMALL, {"data": "cifar10", "method": "fedavg", "regularizer": "feddecorr", "alpha": 0.1})
-    varied = ["partition.alpha", "regularizers"]
-    here = duel.run.summary
-    return duel.is_papers and context(here, varied) == context(replace(here, experiment=main.to_dict()), varied)
 
 
 def _compare(duel: Duel) -> list[str]:
