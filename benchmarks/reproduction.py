@@ -1,8 +1,8 @@
-"""The paper's claims on real images: the studies of the small scale in their order, and the records of their runs.
+"""The paper's claims on real images: the studies of a scale in their order, and the records of their runs.
 
-    python -m benchmarks.reproduction [--out studies/small] [--record results/small.jsonl] [--jobs N]
+    python -m benchmarks.reproduction [--scale small|many] [--out FOLDER] [--record FILE] [--jobs N]
 
-A seed is complete in the studies of a step before the next one begins, and what the record holds is not done again,
+Seeds are complete in the studies of a step before the next one begins, and what the record holds is not done again,
 so that the same command goes on after any stop and on any machine. It takes a night on two cores;
 `feddecorr reproduce --list --scale small` says how long each study takes. The record is written after every study.
 """
@@ -12,20 +12,33 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
-STEPS: tuple[tuple[int, tuple[str, ...]], ...] = (
-    (3, ("rounds", "collapse", "mitigation", "stability")),
-    (5, ("rounds", "collapse")),
-    (3, ("decorrelation", "classes", "beta", "clients")),
-    (3, ("cifar10",)),
-    (1, ("dying",)),
-    (3, ("architectures", "epochs", "loss-scale")),
-    (3, ("many-classes",)),
-    (3, ("dying", "norms", "swing", "averaging")),
-    (1, ("rivals",)),
-)
-"""How many seeds of which studies: more seeds before more settings."""
+Plan = Sequence[tuple[Sequence[int], Sequence[str]]]
+
+PLANS: dict[str, Plan] = {
+    "small": (
+        ((1, 2, 3), ("rounds", "collapse", "mitigation", "stability")),
+        ((4, 5), ("rounds", "collapse")),
+        ((1, 2, 3), ("decorrelation", "classes", "beta", "clients")),
+        ((1, 2, 3), ("cifar10",)),
+        ((1,), ("dying",)),
+        ((1, 2, 3), ("architectures", "epochs", "loss-scale")),
+        ((1, 2, 3), ("many-classes",)),
+        ((2, 3), ("dying",)),
+        ((1, 2, 3), ("norms", "swing", "averaging")),
+        ((1,), ("rivals",)),
+    ),
+    "many": (
+        ((10, 20), ("rounds",)),
+        ((10, 20), ("classes", "beta", "decorrelation")),
+        ((10, 20), ("cifar10", "clients")),
+        ((10, 20), ("architectures", "epochs")),
+        ((10,), ("many-classes", "loss-scale")),
+    ),
+}
+"""By scale: the first so many seeds, one number after the other, of which studies. More seeds before more settings."""
 
 
 def feddecorr(*words: object) -> int:
@@ -36,20 +49,24 @@ def feddecorr(*words: object) -> int:
 def main() -> None:
     """Do what is missing, and keep its records."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=Path("studies/small"))
-    parser.add_argument("--record", type=Path, default=Path("results/small.jsonl"))
+    parser.add_argument("--scale", choices=PLANS, default="small")
+    parser.add_argument("--out", type=Path, help="studies/SCALE unless given")
+    parser.add_argument("--record", type=Path, help="results/SCALE.jsonl unless given")
     parser.add_argument("--jobs", type=int, default=2)
     arguments = parser.parse_args()
+    scale = arguments.scale
+    out = arguments.out or Path("studies") / scale
+    record = arguments.record or Path("results") / f"{scale}.jsonl"
     failed = []
-    for seeds, studies in STEPS:
-        for count in range(1, seeds + 1):
+    for seeds, studies in PLANS[scale]:
+        for count in seeds:
             for study in studies:
-                known = ["--known", arguments.record] if arguments.record.exists() else []
-                words = ["--scale", "small", "--seeds", count, "--jobs", arguments.jobs, "--out", arguments.out]
+                known = ["--known", record] if record.exists() else []
+                words = ["--scale", scale, "--seeds", count, "--jobs", arguments.jobs, "--out", out]
                 if feddecorr("reproduce", study, *words, *known):
                     failed.append(f"{study} with {count} seeds")
-                kept = [path for path in (arguments.record, arguments.out / "runs") if path.exists()]
-                feddecorr("records", *kept, "-o", arguments.record)
+                kept = [path for path in (record, out / "runs") if path.exists()]
+                feddecorr("records", *kept, "-o", record)
     sys.exit("these failed: " + ", ".join(failed) if failed else 0)
 
 

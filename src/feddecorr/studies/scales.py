@@ -1,4 +1,4 @@
-"""What `paper`, `small` and `smoke` mean: one table, in the words of the command line.
+"""What `paper`, `small`, `many` and `smoke` mean: one table, in the words of the command line.
 
 Nothing here depends on which arm of a comparison a run is: but for what is compared, both have the same settings.
 """
@@ -75,12 +75,32 @@ NETWORKS = {
 }
 """Networks that differ in what stands before the representation."""
 
-SOON = "rounds=12 training.epochs=2 training.lr=0.01"
+SOON = "rounds=12 training.epochs=2 training.lr=0.01 training.schedule=constant"
 """Features die early, and networks without normalization take no large steps."""
+
+EARLY = {
+    **{name: f"{words} {SOON}" for name, words in NETWORKS.items()},
+    "small resnet20": "model=resnet20 model.stem=2",
+}
+
+SMALL_IMAGES = {
+    name: f"data={name} data.size=16 data.train={train} data.test=5000"
+    for name, train in (("cifar10", 10000), ("cifar100", 20000), ("tinyimagenet", 20000))
+}
 
 SERVED = "of four the one that served it best with a seed of its own"
 
 HALF = "BatchNorm's statistics are fixed after half of the rounds"
+
+
+def cosine(rounds: int) -> str:
+    """Return the words for so many rounds, over which the learning rate falls to nothing."""
+    return f"rounds={rounds} training.schedule=cosine training.schedule.over={rounds}"
+
+
+def convnet(widths: str) -> str:
+    """Return the words for a convnet of these widths."""
+    return f"model=convnet model.widths=[{widths}]"
 
 
 def fixed_after(rounds: int) -> When:
@@ -139,6 +159,38 @@ PAPER = Scale(
     ),
 )
 
+REDUCED: Grids = {
+    "*": {"data": ("cifar10",)},
+    "sphere": {"model": ("small resnet20",)},
+    "collapse": {},
+    "collapse-local": {},
+    "collapse-methods": {"alpha": (0.05, 0.25, "inf")},
+    "collapse-models": {"model": ("narrow", "wide")},
+    "collapse-data": {"data": ("cifar10", "cifar100"), "alpha": (0.05, "inf")},
+    "mitigation": {},
+    "cifar10": {"alpha": (0.1,)},
+    "cifar100": {"data": ("cifar100",), "method": ("fedavg",), "alpha": (0.05,)},
+    "tinyimagenet": {"data": ("tinyimagenet",), "method": ("fedavg",), "alpha": (0.05,)},
+    "rounds": {},
+    "clients": {"clients": (10, 30, 100), "alpha": (0.1,)},
+    "beta": {"beta": (0, 0.01, 0.05, 0.1, 0.2), "alpha": (0.1,)},
+    "epochs": {"epochs": (1, 5, 10), "alpha": (0.1,)},
+    "decorrelation": {"alpha": (0.1,)},
+    "architectures": {"model": ("narrow", "middle", "wide"), "alpha": (0.1,)},
+    "baselines": {},
+    "classes": {},
+    "computation": {},
+    "stability": {},
+    "loss-scale": {"beta": (0, 0.1, 1)},
+    "many-classes": {"data": ("cifar100", "tinyimagenet")},
+    "norms": {},
+    "averaging": {},
+    "swing": {},
+    "rivals": {},
+    "dying": {},
+}
+"""What is left of the studies where a run of everything would take too long."""
+
 SMALL = Scale(
     says="Small: ResNet18 at a quarter of its width with a stem of stride 2, 10 000 images of 16×16, one local epoch, "
     "60 rounds and learning rate 0.03, the same for both arms of every comparison; chosen on FedAvg alone.",
@@ -146,17 +198,12 @@ SMALL = Scale(
     every="clients=10 partition=dirichlet model=resnet18 model.width=0.25 model.stem=2 training.epochs=1 "
     "training.batch=64 training.lr=0.03 training.momentum=0.9 training.weight_decay=1e-5 rounds=60 "
     "evaluation.clients=last evaluation.every=5 evaluation.final=10",
-    data={
-        "cifar10": "data=cifar10 data.size=16 data.train=10000 data.test=5000",
-        "cifar100": "data=cifar100 data.size=16 data.train=20000 data.test=5000",
-        "tinyimagenet": "data=tinyimagenet data.size=16 data.train=20000 data.test=5000",
-    },
+    data=SMALL_IMAGES,
     models={
-        **{name: f"{words} {SOON}" for name, words in NETWORKS.items()},
+        **EARLY,
         "narrow": "model=resnet18 model.width=0.125 model.stem=2",
         "middle": "model=resnet18 model.width=0.25 model.stem=2",
         "wide": "model=resnet18 model.width=0.5 model.stem=2",
-        "small resnet20": "model=resnet20 model.stem=2",
     },
     clients={100: "clients=100 participation=0.2 rounds=120"},
     when=(
@@ -170,36 +217,36 @@ SMALL = Scale(
         When({"epochs": 5}, "rounds=24", "24 rounds of 5 local epochs"),
         When({"epochs": 10}, "rounds=15", "15 rounds of 10 local epochs"),
     ),
-    grids={
-        "*": {"data": ("cifar10",)},
-        "sphere": {"model": ("small resnet20",)},
-        "collapse": {},
-        "collapse-local": {},
-        "collapse-methods": {"alpha": (0.05, 0.25, "inf")},
-        "collapse-models": {"model": ("narrow", "wide")},
-        "collapse-data": {"data": ("cifar10", "cifar100"), "alpha": (0.05, "inf")},
-        "mitigation": {},
-        "cifar10": {"alpha": (0.1,)},
-        "cifar100": {"data": ("cifar100",), "method": ("fedavg",), "alpha": (0.05,)},
-        "tinyimagenet": {"data": ("tinyimagenet",), "method": ("fedavg",), "alpha": (0.05,)},
-        "rounds": {},
-        "clients": {"clients": (10, 30, 100), "alpha": (0.1,)},
-        "beta": {"beta": (0, 0.01, 0.05, 0.1, 0.2), "alpha": (0.1,)},
-        "epochs": {"epochs": (1, 5, 10), "alpha": (0.1,)},
-        "decorrelation": {"alpha": (0.1,)},
-        "architectures": {"model": ("narrow", "middle", "wide"), "alpha": (0.1,)},
-        "baselines": {},
-        "classes": {},
-        "computation": {},
-        "stability": {},
-        "loss-scale": {"beta": (0, 0.1, 1)},
-        "many-classes": {"data": ("cifar100", "tinyimagenet")},
-        "norms": {},
-        "averaging": {},
-        "swing": {},
-        "rivals": {},
-        "dying": {},
+    grids=REDUCED,
+)
+
+MANY = Scale(
+    says="Many seeds: a convnet of six layers, 10 000 images of 16×16, one local epoch, 30 rounds over which the "
+    "learning rate falls from 0.05 to nothing, the same for both arms of every comparison; chosen on FedAvg alone.",
+    seeds=20,
+    every=f"clients=10 partition=dirichlet {convnet('16,32,64,64,64,128')} training.epochs=1 training.batch=64 "
+    f"training.lr=0.05 training.momentum=0.9 training.weight_decay=1e-5 {cosine(30)} "
+    "evaluation.every=3 evaluation.final=10",
+    data=SMALL_IMAGES,
+    models={
+        **EARLY,
+        "narrow": convnet("8,16,32,32,32,64"),
+        "middle": convnet("16,32,64,64,64,128"),
+        "wide": convnet("32,64,128,128,128,256"),
     },
+    clients={100: f"clients=100 participation=0.2 {cosine(60)}"},
+    when=(
+        fixed_after(15),
+        When({"regularizer": "decov"}, "regularizers.decov.weight=0.0001", f"DeCov has weight 0.0001, {SERVED}"),
+        When(
+            {"regularizer": "structured_decov"},
+            "regularizers.structured_decov.weight=0.0001",
+            f"Structured-DeCov has weight 0.0001, {SERVED}",
+        ),
+        When({"epochs": 5}, cosine(12), "12 rounds of 5 local epochs"),
+        When({"epochs": 10}, cosine(10), "10 rounds of 10 local epochs"),
+    ),
+    grids={**REDUCED, "beta": {"beta": (0, 0.05, 0.1, 0.2), "alpha": (0.1,)}},
 )
 
 SMOKE = Scale(
@@ -251,7 +298,7 @@ SMOKE = Scale(
     },
 )
 
-SCALE_OF = {"paper": PAPER, "small": SMALL, "smoke": SMOKE}
+SCALE_OF = {"paper": PAPER, "small": SMALL, "many": MANY, "smoke": SMOKE}
 
 
 def find_scale(name: str) -> Scale:

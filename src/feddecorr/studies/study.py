@@ -14,7 +14,7 @@ from feddecorr.studies.summary import Summary
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-SCALES = ("paper", "small", "smoke")
+SCALES = ("paper", "small", "many", "smoke")
 """In which sizes every study comes; `scales.py` says what they mean."""
 
 Label = str | int | float

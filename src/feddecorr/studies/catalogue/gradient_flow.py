@@ -17,6 +17,13 @@ from feddecorr.theory.studies.flow import study_flow
 
 Part = tuple[Callable[[Any], Any], Flow | Sweep | Alignment | Decorrelate]
 
+ON_DIGITS: tuple[Part, ...] = (
+    (study_flow, Flow()),
+    (study_sweep, Sweep()),
+    (study_alignment, Alignment(data="digits")),
+    (study_decorrelate, Decorrelate()),
+)
+
 PARTS: dict[str, tuple[Part, ...]] = {
     "paper": (
         (study_flow, Flow()),
@@ -24,12 +31,8 @@ PARTS: dict[str, tuple[Part, ...]] = {
         (study_alignment, Alignment(data="mnist")),
         (study_decorrelate, Decorrelate()),
     ),
-    "small": (
-        (study_flow, Flow()),
-        (study_sweep, Sweep()),
-        (study_alignment, Alignment(data="digits")),
-        (study_decorrelate, Decorrelate()),
-    ),
+    "small": ON_DIGITS,
+    "many": ON_DIGITS,
     "smoke": (
         (study_flow, Flow(dim=6, classes=4, samples=40, points=11)),
         (study_sweep, Sweep(dim=6, classes=4, samples=40)),
