@@ -29,7 +29,9 @@ def reproduce(  # noqa: PLR0913, PLR0917 - an argument for each option
     name: Annotated[
         str | None, typer.Argument(metavar="NAME", help="A study, 'all', or package.module:Study of your own.")
     ] = None,
-    scale: Annotated[str, typer.Option(help="paper: as published; small: hours; many: small with 20 seeds; smoke: seconds.")] = "small",
+    scale: Annotated[
+        str, typer.Option(help="paper: as published; small: hours; many: 20 seeds; smoke: seconds.")
+    ] = "small",
     seeds: SeedsOption = None,
     jobs: JobsOption = None,
     out: Annotated[Path | None, typer.Option(help="Directory of runs and results; by default studies/SCALE.")] = None,

@@ -14,6 +14,9 @@ Context = tuple[tuple[str, str], ...]
 NO_MATTER = ("engine", "trackers", "seed", "evaluation.clients", "evaluation.epochs", "evaluation.batch")
 """Settings in which comparable runs may differ: who computes, the seed, and what else is looked at."""
 
+LENGTH = ("rounds", "training.schedule.over")
+"""How long a run is: its rounds, and those over which its learning rate falls."""
+
 
 def covers(name: str, key: str) -> bool:
     """Tell whether a name stands for a key: itself, or a table that holds it."""

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 from made_up import over_seeds, summary
 
+from feddecorr.studies.catalogue import STUDIES
 from feddecorr.studies.claims import MEASURED, judge
 from feddecorr.studies.claims.claim import Claim, judge_trials
 from feddecorr.studies.claims.duels import runs_of
 from feddecorr.studies.claims.other_claims import computation, proposition, theorem
+from feddecorr.studies.study import Arm
 from feddecorr.studies.summary import Summary
 
 BASE = (0.50, 0.52, 0.51)
@@ -185,6 +187,23 @@ def test_of_each_number_of_local_epochs_the_longest_runs_count() -> None:
     """Whatever shorter runs say, and in any order."""
     short = pair("training.epochs=5 rounds=11", WORSE)
     assert judged(9, [*EVIDENCE[9][0], *short]).verdict == judged(9, [*short, *EVIDENCE[9][0]]).verdict == "holds"
+
+
+@pytest.mark.parametrize("scale", ["small", "many"])
+@pytest.mark.parametrize("number", [7, 9, 11, 12])
+def test_all_runs_of_the_study_that_answers_a_claim_are_one_setting(number: int, scale: str) -> None:
+    """Though rounds, and those over which the learning rate falls, go with clients and local epochs."""
+    _, study, trials = MEASURED[number]
+    arms = STUDIES[study].arms(scale, seeds=3)
+    made = [Summary.from_dict({**summary(arm.experiment).to_dict(), "spectrum": spectrum(arm)}) for arm in arms]
+    (trial,) = trials(runs_of(made))
+    assert len(trial.runs) == len(arms)
+    assert all(len(part.sample) == 3 for part in trial.parts)
+
+
+def spectrum(arm: Arm) -> list[float]:
+    """Return one that tells networks of different widths apart."""
+    return [1.0] * {"narrow": 8, "middle": 16, "wide": 32}.get(str(arm.labels.get("model")), 16)
 
 
 @pytest.mark.parametrize("number", MEASURED)

@@ -9,12 +9,13 @@ from feddecorr.studies.claims.claim import POINTS, Part, Trial
 from feddecorr.studies.claims.duels import DECIDING, Duel, Run, change, duels, group, group_duels, sample
 from feddecorr.studies.claims.gain_claims import NOTHING, accuracy, duel_trial, gain_part
 from feddecorr.studies.claims.rules import POINT, does_not_increase, increases, stays_within
+from feddecorr.studies.contexts import LENGTH
 from feddecorr.studies.sample import Sample
 
 
 def number_of_clients(runs: Sequence[Run]) -> list[Trial]:
     """7: more clients, more gain."""
-    varied = ["clients", "participation", "rounds"]
+    varied = ["clients", "participation", *LENGTH]
     groups = group_duels(duels(runs), varied)
     return [
         _rising(found, "clients", varied) for found in groups if len({_size(duel, "clients") for duel in found}) > 1
@@ -59,7 +60,7 @@ def strength(runs: Sequence[Run]) -> list[Trial]:
 
 def local_epochs(runs: Sequence[Run]) -> list[Trial]:
     """9: FedDecorr improves for each number of local epochs."""
-    varied = ["training.epochs", "rounds"]
+    varied = ["training.epochs", *LENGTH]
     trials = []
     for found in group_duels(duels(runs), varied):
         longest = sorted(found, key=lambda duel: duel.run.work)
