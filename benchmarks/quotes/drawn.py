@@ -7,12 +7,17 @@ from benchmarks.quotes.records import ROOT
 from feddecorr.report.printed import save
 from feddecorr.studies.printed_figures import FIGURES, Material
 
-PICTURES: dict[str, tuple[float, ...]] = {"spectra": (), "local-spectra": (), "accuracy": (0.01, 0.25)}
-"""The figures, each with the alphas that it leaves out."""
+PICTURES: dict[str, tuple[str, str, tuple[float, ...]]] = {
+    "spectra": ("spectra", "small", ()),
+    "local-spectra": ("local-spectra", "small", ()),
+    "accuracy": ("accuracy", "small", (0.01, 0.25)),
+    "accuracy-many": ("accuracy", "many", ()),
+}
+"""By file name: the figure, the scale of its runs, and the alphas that it leaves out."""
 
 
 def draw() -> None:
     """Draw all of them."""
-    for name, left_out in PICTURES.items():
-        runs = [run for run in main_runs() if run.experiment["partition"]["alpha"] not in left_out]
-        save(FIGURES[name].make(Material(runs, panels=ALPHA)), ROOT / "docs" / "reproduction" / f"{name}.svg")
+    for name, (figure, scale, left_out) in PICTURES.items():
+        runs = [run for run in main_runs(scale) if run.experiment["partition"]["alpha"] not in left_out]
+        save(FIGURES[figure].make(Material(runs, panels=ALPHA)), ROOT / "docs" / "reproduction" / f"{name}.svg")

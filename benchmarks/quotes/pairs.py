@@ -14,7 +14,8 @@ from feddecorr.studies.contexts import context
 from feddecorr.studies.grid import experiment
 from feddecorr.studies.local_models import local_values
 from feddecorr.studies.sample import Sample
-from feddecorr.studies.scales import SMALL
+from feddecorr.studies.scales import find_scale
+from feddecorr.studies.study import Labels
 from feddecorr.studies.summary import Summary, read_summaries
 
 ALPHA = ["partition.alpha"]
@@ -23,46 +24,51 @@ ALPHA = ["partition.alpha"]
 @cache
 def summaries() -> list[Summary]:
     """Return all recorded runs on real images."""
-    return read_summaries([ROOT / "results/small.jsonl"])
+    return read_summaries([ROOT / "results/small.jsonl", ROOT / "results/many.jsonl"])
 
 
 @cache
-def main_runs() -> list[Summary]:
+def main_runs(scale: str) -> list[Summary]:
     """Return the runs of the main comparison: FedAvg without and with FedDecorr, at the paper's strength."""
-    arms = [
-        experiment(SMALL, {"data": "cifar10", "method": "fedavg", "regularizer": name, "alpha": 0.1}).to_dict()
-        for name in ("none", "feddecorr")
-    ]
+    labels: Labels = {"data": "cifar10", "method": "fedavg", "alpha": 0.1}
+    arms = [experiment(find_scale(scale), {**labels, "regularizer": name}).to_dict() for name in ("none", "feddecorr")]
     alike = {context(replace(run, experiment=arm), ALPHA) for run in summaries()[:1] for arm in arms}
     return [run for run in summaries() if context(run, ALPHA) in alike]
 
 
-def by_alpha() -> str:
-    """Return accuracy and ranks of FedAvg without and with FedDecorr for each alpha, where both arms are recorded."""
-    found = duels(runs_of(main_runs()))
-    rows = [_compare(duel) for duel in sorted(found, key=lambda duel: duel.run.alpha or 0.0)]
-    head = ("alpha", "seeds", "accuracy (%)", "gain: mean of the last ten", "last round", "best round")
-    return table((*head, "effective rank", "of local models"), rows)
+def by_alpha(scale: str) -> Callable[[], str]:
+    """Return what writes accuracy and ranks of FedAvg without and with FedDecorr for each alpha that both have."""
+
+    def write() -> str:
+        found = duels(runs_of(main_runs(scale)))
+        rows = [_compare(duel) for duel in sorted(found, key=lambda duel: duel.run.alpha or 0.0)]
+        columns = list(dict.fromkeys(column for row in rows for column in row))
+        return table(columns, [[row.get(column, "–") for column in columns] for row in rows])
+
+    return write
 
 
-def _compare(duel: Duel) -> list[str]:
+def _compare(duel: Duel) -> dict[str, str]:
     arms = (duel.without, duel.beside)
     both = duel.without.keys() & duel.beside.keys()
     pairs = [{seed: arm[seed] for seed in both} for arm in arms]
 
-    def change(of: Callable[[Summary], float | None], digits: int = 1, factor: float = 1.0) -> str:
-        return " → ".join(f"{sample(arm, of).times(factor).mean:.{digits}f}" for arm in pairs)
+    def change(of: Callable[[Summary], float | None], factor: float = 1.0) -> str:
+        return " → ".join(f"{sample(arm, of).times(factor).mean:.1f}" for arm in pairs)
 
     gains = duel.gains()
-    alpha = "inf" if duel.run.alpha == math.inf else f"{duel.run.alpha:g}"
-    return [
-        alpha,
-        str(len(both)),
-        change(lambda run: run.statistic("last_ten"), factor=100),
-        *(_interval(gains[name]) for name in ("last_ten", "last", "best")),
-        change(lambda run: run.statistic("last_ten", "effective_rank")),
-        change(lambda run: fmean(local_values(run, "effective_rank"))),
-    ]
+    have_local = all(run.summary.local_models for arm in pairs for run in arm.values())
+    local = {"of local models": change(lambda run: fmean(local_values(run, "effective_rank")))} if have_local else {}
+    return {
+        "alpha": "inf" if duel.run.alpha == math.inf else f"{duel.run.alpha:g}",
+        "seeds": str(len(both)),
+        "accuracy (%)": change(lambda run: run.statistic("last_ten"), factor=100),
+        "gain: mean of the last ten": _interval(gains["last_ten"]),
+        "last round": _interval(gains["last"]),
+        "best round": _interval(gains["best"]),
+        "effective rank": change(lambda run: run.statistic("last_ten", "effective_rank")),
+        **local,
+    }
 
 
 def _interval(gain: Sample) -> str:

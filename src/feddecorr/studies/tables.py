@@ -9,7 +9,7 @@ from feddecorr.studies.grid import Seen
 from feddecorr.studies.local_models import local_ranks
 from feddecorr.studies.paper_values import named, published
 from feddecorr.studies.sample import Sample
-from feddecorr.studies.study import Finding, Table
+from feddecorr.studies.study import Finding, Label, Table
 
 Make = Callable[[Seen], list[Finding]]
 
@@ -35,7 +35,7 @@ def accuracy(paper: str | None = None) -> Make:
     return make
 
 
-def gains(paper: str | None = None, axis: str = "regularizer", base: str = "none") -> Make:
+def gains(paper: str | None = None, axis: str = "regularizer", base: Label = "none") -> Make:
     """Make a table of paired differences in accuracy to the runs that have `base`, in percentage points."""
 
     def make(seen: Seen) -> list[Finding]:
@@ -74,7 +74,7 @@ def ranks(seen: Seen) -> list[Finding]:
     return [Table("Dimensions in use", headings, rows, note)]
 
 
-def pairs(cells: Sequence[Cell], axis: str, base: str) -> Iterator[tuple[Cell, Cell]]:
+def pairs(cells: Sequence[Cell], axis: str, base: Label) -> Iterator[tuple[Cell, Cell]]:
     """Yield each cell with the one that differs from it only in having `base` on that axis."""
     bases = {_rest(cell, axis): cell for cell in cells if cell.labels[axis] == base}
     for cell in cells:

@@ -33,7 +33,7 @@ BETA = Grid(
         "alpha": (0.05, 0.1),
         "beta": (0, 0.01, 0.05, 0.1, 0.2, 0.3),
     },
-    makes=(accuracy(), over("beta", panels=("data",)), ranks),
+    makes=(accuracy(), gains(axis="beta", base=0), over("beta", panels=("data",)), ranks),
 )
 """The paper has the values in a figure only; zero is FedAvg without the term."""
 
