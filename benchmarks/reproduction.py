@@ -30,12 +30,9 @@ PLANS: dict[str, Plan] = {
         ((1, 2, 3), ("norms", "swing", "averaging")),
         ((1,), ("rivals",)),
     ),
-    "many": (
-        ((10, 20), ("rounds",)),
-        ((10, 20), ("classes", "beta", "decorrelation")),
-        ((10, 20), ("cifar10", "clients")),
-        ((10, 20), ("architectures", "epochs")),
-        ((10,), ("many-classes", "loss-scale")),
+    "many": tuple(
+        ((seeds,), ("rounds", "classes", "beta", "decorrelation", "cifar10", "clients", "architectures", "epochs"))
+        for seeds in (10, 20)
     ),
 }
 """By scale: the first so many seeds, one number after the other, of which studies. More seeds before more settings."""

@@ -110,6 +110,10 @@ class Evaluator:
         return self._task.build_model()
 
     @cached_property
+    def _pool(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(self._hands, initializer=torch.set_num_threads, initargs=(self._threads,))
+
+    @cached_property
     def _causes(self) -> set[str]:
         """The names of all that representations follow from: buffers, and parameters that autograd finds behind them.
 
@@ -144,13 +148,10 @@ class Evaluator:
             score = Score(loss, int((decisions == y).sum()))
             return score, keep(Batch(z, y, decisions, others[0][0] if others else None))
 
-        with (
-            ExitStack() as watch,
-            ThreadPoolExecutor(self._hands, initializer=torch.set_num_threads, initargs=(self._threads,)) as pool,
-        ):
+        with ExitStack() as watch:
             for every in (networks, *twins):
                 free.put([watch.enter_context(network.watched()) for network in every])
-            for score, kept in pool.map(look, self._batches):
+            for score, kept in self._pool.map(look, self._batches):
                 scores.append(score)
                 yield kept
 
