@@ -17,6 +17,9 @@ from pathlib import Path
 
 Plan = Sequence[tuple[Sequence[int], Sequence[str]]]
 
+QUESTIONS = ("rounds", "classes", "beta", "decorrelation", "cifar10", "clients", "architectures", "epochs")
+"""The studies that answer claims about accuracy."""
+
 PLANS: dict[str, Plan] = {
     "small": (
         ((1, 2, 3), ("rounds", "collapse", "mitigation", "stability")),
@@ -30,9 +33,11 @@ PLANS: dict[str, Plan] = {
         ((1, 2, 3), ("norms", "swing", "averaging")),
         ((1,), ("rivals",)),
     ),
-    "many": tuple(
-        ((seeds,), ("rounds", "classes", "beta", "decorrelation", "cifar10", "clients", "architectures", "epochs"))
-        for seeds in (10, 20)
+    "many": (
+        ((10,), QUESTIONS),
+        ((3,), ("many-classes", "loss-scale", "norms", "swing")),
+        ((1,), ("rivals",)),
+        ((20,), QUESTIONS),
     ),
 }
 """By scale: the first so many seeds, one number after the other, of which studies. More seeds before more settings."""
