@@ -35,6 +35,7 @@ PLANS: dict[str, Plan] = {
     ),
     "many": (
         ((10,), QUESTIONS),
+        ((10,), ("collapse", "mitigation")),
         ((3,), ("many-classes", "loss-scale", "norms", "swing")),
         ((1,), ("rivals",)),
         ((20,), QUESTIONS),
