@@ -11,7 +11,7 @@ PICTURES: dict[str, tuple[str, str, tuple[float, ...]]] = {
     "spectra": ("spectra", "small", ()),
     "local-spectra": ("local-spectra", "small", ()),
     "accuracy": ("accuracy", "small", (0.01, 0.25)),
-    "accuracy-many": ("accuracy", "many", ()),
+    "accuracy-many": ("accuracy", "many", (0.01, 0.25)),
 }
 """By file name: the figure, the scale of its runs, and the alphas that it leaves out."""
 

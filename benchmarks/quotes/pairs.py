@@ -42,8 +42,8 @@ def by_alpha(scale: str) -> Callable[[], str]:
     def write() -> str:
         found = duels(runs_of(main_runs(scale)))
         rows = [_compare(duel) for duel in sorted(found, key=lambda duel: duel.run.alpha or 0.0)]
-        columns = list(dict.fromkeys(column for row in rows for column in row))
-        return table(columns, [[row.get(column, "–") for column in columns] for row in rows])
+        columns = [column for column in rows[0] if all(column in row for row in rows)]
+        return table(columns, [[row[column] for column in columns] for row in rows])
 
     return write
 

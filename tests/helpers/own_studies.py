@@ -61,7 +61,7 @@ class Own(Study):
 
     def arms(self, scale: str, seeds: int) -> list[Arm]:
         """Return more rounds at a larger scale."""
-        return arms(*self.varied, seeds=seeds, rounds={"paper": 100, "small": 12, "smoke": 3}[scale])
+        return arms(*self.varied, seeds=seeds, rounds={"paper": 100, "small": 12, "many": 12, "smoke": 3}[scale])
 
     def findings(self, results: Sequence[Result], scale: str) -> list[Finding]:
         """Return all accuracies to their last digit, so that no bit can go astray unseen."""

@@ -233,6 +233,15 @@ def test_the_order_of_records_changes_nothing(number: int) -> None:
     assert judged(number, [*other, *reversed(runs)]).to_dict() == judged(number, runs).to_dict()
 
 
+@pytest.mark.parametrize("number", [1, 2, 3, 18])
+def test_of_two_records_of_a_run_the_one_that_tells_of_clients_models_counts(number: int) -> None:
+    """In any order; the other was done for a question that does not ask for them."""
+    full = EVIDENCE[number][0]
+    lean = [Summary.from_dict({**run.to_dict(), "digest": f"lean {run.digest}", "local_models": {}}) for run in full]
+    for runs in ([*full, *lean], [*lean, *full]):
+        assert judged(number, runs).numbers == judged(number, full).numbers
+
+
 SIGNED: dict[int, Callable[[Sequence[float]], list[Summary]]] = {
     4: lambda gains: alphas(gains, NONE),
     9: lambda gains: epochs(gains, gains, gains),

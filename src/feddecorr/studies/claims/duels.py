@@ -88,8 +88,9 @@ class Run:
 
 
 def runs_of(summaries: Iterable[Summary]) -> list[Run]:
-    """Return the finished runs."""
-    return [Run(summary) for summary in summaries if is_finished(summary)]
+    """Return the finished runs, fuller ones later: of several records of one experiment, the last counts."""
+    fuller_later = sorted(summaries, key=lambda summary: bool(summary.local_models))
+    return [Run(summary) for summary in fuller_later if is_finished(summary)]
 
 
 Key = tuple[Context, str]
