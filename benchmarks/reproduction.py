@@ -39,6 +39,7 @@ PLANS: dict[str, Plan] = {
         ((3,), ("many-classes", "loss-scale", "norms", "swing")),
         ((1,), ("rivals",)),
         ((20,), QUESTIONS),
+        ((60,), ("beta",)),
     ),
 }
 """By scale: the first so many seeds, one number after the other, of which studies. More seeds before more settings."""
