@@ -17,8 +17,9 @@ from pathlib import Path
 
 Plan = Sequence[tuple[Sequence[int], Sequence[str]]]
 
-QUESTIONS = ("rounds", "classes", "beta", "decorrelation", "cifar10", "clients", "architectures", "epochs")
-"""The studies that answer claims about accuracy."""
+ABOUT_ACCURACY = ("rounds", "classes", "beta", "decorrelation", "cifar10", "clients", "architectures", "epochs")
+ABOUT_RANK = ("collapse", "mitigation")
+"""The studies that answer claims."""
 
 PLANS: dict[str, Plan] = {
     "small": (
@@ -34,11 +35,10 @@ PLANS: dict[str, Plan] = {
         ((1,), ("rivals",)),
     ),
     "many": (
-        ((10,), QUESTIONS),
-        ((10,), ("collapse", "mitigation")),
+        ((10,), (*ABOUT_RANK, *ABOUT_ACCURACY)),
         ((3,), ("many-classes", "loss-scale", "norms", "swing")),
         ((1,), ("rivals",)),
-        ((20,), QUESTIONS),
+        ((20,), (*ABOUT_RANK, *ABOUT_ACCURACY)),
         ((60,), ("beta",)),
     ),
 }
