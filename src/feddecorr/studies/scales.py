@@ -88,8 +88,6 @@ SMALL_IMAGES = {
     for name, train in (("cifar10", 10000), ("cifar100", 20000), ("tinyimagenet", 20000))
 }
 
-SERVED = "of four the one that served it best with a seed of its own"
-
 HALF = "BatchNorm's statistics are fixed after half of the rounds"
 
 
@@ -106,6 +104,12 @@ def convnet(widths: str) -> str:
 def fixed_after(rounds: int) -> When:
     """Say what it means at a scale that statistics are fixed."""
     return When({"statistics": "fixed"}, f"fix_after={rounds}", HALF)
+
+
+def served(regularizer: str, name: str, weight: str) -> When:
+    """Say which weight a regularizer has at a scale."""
+    says = f"{name} has weight {weight}, of four the one that served it best with a seed of its own"
+    return When({"regularizer": regularizer}, f"regularizers.{regularizer}.weight={weight}", says)
 
 
 PAPER = Scale(
@@ -208,12 +212,8 @@ SMALL = Scale(
     clients={100: "clients=100 participation=0.2 rounds=120"},
     when=(
         fixed_after(30),
-        When({"regularizer": "decov"}, "regularizers.decov.weight=0.01", f"DeCov has weight 0.01, {SERVED}"),
-        When(
-            {"regularizer": "structured_decov"},
-            "regularizers.structured_decov.weight=0.0001",
-            f"Structured-DeCov has weight 0.0001, {SERVED}",
-        ),
+        served("decov", "DeCov", "0.01"),
+        served("structured_decov", "Structured-DeCov", "0.0001"),
         When({"epochs": 5}, "rounds=24", "24 rounds of 5 local epochs"),
         When({"epochs": 10}, "rounds=15", "15 rounds of 10 local epochs"),
     ),
@@ -237,12 +237,8 @@ MANY = Scale(
     clients={100: f"clients=100 participation=0.2 {cosine(60)}"},
     when=(
         fixed_after(15),
-        When({"regularizer": "decov"}, "regularizers.decov.weight=0.0001", f"DeCov has weight 0.0001, {SERVED}"),
-        When(
-            {"regularizer": "structured_decov"},
-            "regularizers.structured_decov.weight=0.0001",
-            f"Structured-DeCov has weight 0.0001, {SERVED}",
-        ),
+        served("decov", "DeCov", "0.0001"),
+        served("structured_decov", "Structured-DeCov", "0.0001"),
         When({"epochs": 5}, cosine(12), "12 rounds of 5 local epochs"),
         When({"epochs": 10}, cosine(10), "10 rounds of 10 local epochs"),
     ),
