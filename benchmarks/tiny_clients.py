@@ -1,4 +1,4 @@
-"""Many tiny clients: images per second one by one and side by side, beside bare PyTorch loops in the same run.
+"""Many tiny clients: images per second one by one, side by side and merged, beside bare PyTorch loops in the same run.
 
     python -m benchmarks.tiny_clients [--turns 10] [--record results/tiny_clients.json]
 
@@ -38,6 +38,7 @@ CONTESTANTS: dict[str, list[list[str]]] = {
     "pool": [["ours", "engine=pool"]],
     "serial, together": [["ours", "training.together=auto"]],
     "pool, together": [["ours", "training.together=auto", "engine=pool"]],
+    "pool, merged": [["ours", "training.together=auto", "training.merge=true", "engine=pool"]],
 }
 """The processes of each contestant: what they run, and with which settings."""
 

@@ -37,6 +37,7 @@ def test_fair_updates_pass_unchanged() -> None:
 
 WRONG: dict[str, tuple[Callable[[Update], Update], str]] = {
     "another round": (lambda sent: replace(sent, round=4), "for round 4"),
+    "the mean of several": (lambda sent: replace(sent, beside=[2]), "for others, too"),
     "a stranger": (lambda sent: replace(sent, client=3), "client 3 .* not asked"),
     "no examples": (lambda sent: replace(sent, examples=0), "on 0 examples"),
     "no amount": (lambda sent: replace(sent, amount=float("nan")), "amount of nan"),

@@ -8,9 +8,9 @@ from torch import Tensor
 from feddecorr.federation import Simulation
 from feddecorr.messages import Update
 from feddecorr.methods import mean_weights
-from feddecorr.rounds import STATISTICS, TermMeans, draw_clients
+from feddecorr.rounds import TermMeans, draw_clients
 from feddecorr.settings.experiment import Experiment
-from feddecorr.states import Mean, PooledMean, State
+from feddecorr.states import STATISTICS, Mean, PooledMean, State
 
 
 def update(examples: int, value: float, buffer: float = 0.0, batches: int = 0) -> Update:

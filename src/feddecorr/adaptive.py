@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from feddecorr.messages import Server, Update
-from feddecorr.methods.method import mean_weights
+from feddecorr.messages import Server
 from feddecorr.states import State
 
 FIRST, SECOND = "first/", "second/"
@@ -25,11 +24,8 @@ def start(server: Server, tau: float) -> Server:
     return replace(server, memory={**first, **second})
 
 
-def step(
-    server: Server, updates: Iterable[Update], accumulate: SecondMoment, *, lr: float, beta1: float, tau: float
-) -> Server:
+def step(server: Server, mean: State, accumulate: SecondMoment, *, lr: float, beta1: float, tau: float) -> Server:
     """Return w + η·m/(√v + τ) after m ← β₁·m + (1−β₁)·Δ and v ← accumulate(v, Δ²); nothing is bias-corrected."""
-    mean = mean_weights(updates)
     weights: State = {}
     memory: State = {}
     for name, before in server.weights.items():

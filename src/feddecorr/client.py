@@ -11,6 +11,7 @@ from torch import Tensor
 from feddecorr.batchnorm import fix_statistics
 from feddecorr.federation import Shard, Task
 from feddecorr.local_training.alone import Alone
+from feddecorr.local_training.merging import merge
 from feddecorr.local_training.part import ClientError, Part
 from feddecorr.local_training.side_by_side import SideBySide
 from feddecorr.messages import Broadcast, Update
@@ -25,7 +26,7 @@ Room = Mapping[str, State]
 NO_ROOM: Room = {}
 
 Outcome = tuple[Update, State] | Exception
-"""What a client sends and what it is to remember, or what went wrong."""
+"""What a client sends and what it is to remember, or what went wrong; clients that are merged have the same one."""
 
 Step = TypeVar("Step")
 
@@ -107,6 +108,9 @@ class Client:
             alike.sort(key=lambda part: -part.visits.steps)
             learner = SideBySide(self.task, self.model, alike)
             amounts = self._train(learner, broadcast.round)
+            if self.task.together.merge and (mean := merge(learner, alike, amounts, rooms[alike[0].client])):
+                outcomes |= dict.fromkeys(mean.clients, (mean, {}))
+                continue
             for place, part in enumerate(alike):
                 state = learner.trained(place, rooms[part.client])
                 trained = Trained(*state, amounts[part.visits.steps - 1])

@@ -258,9 +258,17 @@ class Simulation:
 
     def settled(self, precision: Literal["fp32", "bf16"]) -> Simulation:
         """Return the same simulation, with a precision in place of `auto`."""
+        return self._with(self.task.experiment.settled(precision))
+
+    def apart(self) -> Simulation:
+        """Return the same simulation, in which every client sends an update of its own."""
+        experiment = self.task.experiment
+        training = experiment.training.model_copy(update={"merge": False})
+        return self._with(experiment.model_copy(update={"training": training}))
+
+    def _with(self, experiment: Experiment) -> Simulation:
         same = copy.copy(self)
-        task = replace(self.task, experiment=self.task.experiment.settled(precision))
-        same.federation = replace(self.federation, task=task)
+        same.federation = replace(self.federation, task=replace(self.task, experiment=experiment))
         return same
 
     def open(self, memories: Memories) -> AbstractContextManager[RunClients]:

@@ -39,15 +39,21 @@ times, in steps of 4 million multiplications at most.
 
 @dataclass(frozen=True)
 class Together:
-    """The number of clients that train side by side and, where they could have, why they do not."""
+    """The number of clients that train side by side and, where they could have, why they do not.
+
+    `merge` says that whoever trained them sends the mean of their updates.
+    """
 
     clients: int
     because: str = ""
+    merge: bool = False
 
 
 def choose(experiment: Experiment, shape: Shape, build_model: Callable[[], nn.Module]) -> Together:
     """Return what the experiment asks for on images of that shape, or refuse what cannot be."""
-    wanted = experiment.training.together
+    wanted, merge = experiment.training.together, experiment.training.merge
+    if merge and (looks := _who_looks(experiment)):
+        raise UserError(f"training.merge=true cannot be: {looks}")
     if wanted == 1:
         return Together(1)
     model = build_model()
@@ -55,9 +61,9 @@ def choose(experiment: Experiment, shape: Shape, build_model: Callable[[], nn.Mo
     if wanted != "auto":
         if because:
             raise UserError(f"training.together={wanted} cannot be: {because}; training.together=1 is always possible")
-        return Together(wanted)
+        return Together(wanted, merge=merge)
     because = because or _too_large(experiment, model, shape)
-    return Together(1, because) if because else Together(_even(experiment.cohort))
+    return Together(1, because) if because else Together(_even(experiment.cohort), merge=merge)
 
 
 def _obstacle(experiment: Experiment, model: nn.Module) -> str:
@@ -68,6 +74,21 @@ def _obstacle(experiment: Experiment, model: nn.Module) -> str:
     if experiment.method.needs_levels and makes_maps(model):
         return f"{type(experiment.method).__name__} looks at what one client's live network makes on its way"
     return obstacle(model) or ""
+
+
+def _who_looks(experiment: Experiment) -> str:
+    """Return who needs the update of each client by itself; nobody where their mean will do."""
+    if experiment.training.together == 1:
+        return "clients that train one by one have no mean of their own; say training.together=auto"
+    if experiment.method.needs_each():
+        return f"{type(experiment.method).__name__} needs more of its clients than the mean of their weights"
+    if experiment.transforms:
+        return f"transforms={','.join(experiment.transforms)} is for the update of each client"
+    if experiment.buffers == "local":
+        return "with buffers=local each client keeps statistics of its own"
+    if experiment.evaluation.clients or experiment.evaluation.epochs:
+        return "evaluation.clients and evaluation.epochs are about each client"
+    return ""
 
 
 def _too_large(experiment: Experiment, model: nn.Module, shape: Shape) -> str:

@@ -18,12 +18,20 @@ class Intake:
     """Takes the updates of one round, and remembers whose are missing and why, and what clients remarked.
 
     An update counts if its client was asked for it in this round, has not sent one yet, and what it sent has the
-    names, shapes and types of what was sent to it, all of it finite. Under `fail`, anything else ends the run;
-    under `continue`, the round goes on as long as `minimum` clients are left.
+    names, shapes and types of what was sent to it, all of it finite. Where they are `merged`, one may be the mean of
+    several clients'. Under `fail`, anything else ends the run; under `continue`, the round goes on as long as `minimum`
+    clients are left.
     """
 
     def __init__(
-        self, broadcast: Broadcast, asked: Sequence[int], *, extra: State, missing: Missing, minimum: int
+        self,
+        broadcast: Broadcast,
+        asked: Sequence[int],
+        *,
+        extra: State,
+        missing: Missing,
+        minimum: int,
+        merged: bool = False,
     ) -> None:
         self.missing: dict[int, str] = {}
         self.notes: dict[int, str] = {}
@@ -32,6 +40,7 @@ class Intake:
         self._expected = {"weights": broadcast.weights, "buffers": broadcast.buffers, "extra": extra}
         self._policy = missing
         self._minimum = minimum
+        self._merged = merged
         self._taken: set[int] = set()
 
     def take(self, answers: Iterable[Update | Failure]) -> Iterator[Update]:
@@ -40,9 +49,10 @@ class Intake:
             if isinstance(answer, Failure):
                 self._miss(answer.client, answer.cause, answer.trace)
             elif problem := self._problem(answer):
-                self._miss(answer.client, problem)
+                for client in answer.clients if self._merged else [answer.client]:
+                    self._miss(client, problem)
             else:
-                self._taken.add(answer.client)
+                self._taken.update(answer.clients)
                 if answer.note:
                     self.notes[answer.client] = answer.note
                 yield self._laid_out(answer)
@@ -69,9 +79,11 @@ class Intake:
     def _misplaced(self, update: Update) -> str | None:
         if update.round != self._broadcast.round:
             return f"its update is for round {update.round}"
-        if update.client not in self._asked:
+        if update.beside and not self._merged:
+            return "its update is for others, too"
+        if not self._asked.keys() >= set(update.clients):
             return "it was not asked for an update"
-        if update.client in self._taken:
+        if self._taken & set(update.clients):
             return "it sent a second update"
         return None
 

@@ -44,7 +44,8 @@ class Update:
     steps: under momentum, a gradient goes on acting in later steps (FedNova's ‖a‖₁, times the learning rate).
     `metrics` are the means of the objective's terms, `epochs` those of each local epoch where they are recorded.
     `note` is for the run's record: what a reader has to know of this update. `evidence` is what the client found out
-    about its model on images of its own, where the server has none.
+    about its model on images of its own, where the server has none. `beside` are further clients, where the update is
+    the mean of several by their numbers of examples, of which `examples` is the sum.
     """
 
     round: int
@@ -58,6 +59,12 @@ class Update:
     epochs: dict[str, list[float]] = field(default_factory=dict)
     note: str = ""
     evidence: State = field(default_factory=dict)
+    beside: list[int] = field(default_factory=list)
+
+    @property
+    def clients(self) -> tuple[int, ...]:
+        """All clients whose update it is."""
+        return self.client, *self.beside
 
 
 @dataclass(frozen=True)
@@ -68,6 +75,11 @@ class Failure:
     client: int
     cause: str
     trace: str = ""
+
+    @property
+    def clients(self) -> tuple[int, ...]:
+        """The client alone."""
+        return (self.client,)
 
 
 @dataclass(frozen=True)

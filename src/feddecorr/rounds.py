@@ -10,12 +10,9 @@ from feddecorr.federation import Federation
 from feddecorr.intake import Intake
 from feddecorr.messages import Server, Update
 from feddecorr.randomness import first_of_permutation, named_seed
-from feddecorr.states import Mean, PooledMean
+from feddecorr.states import STATISTICS, Mean
 from feddecorr.threads import threads
 from feddecorr.transforms import Updates
-
-STATISTICS: dict[str, type[Mean]] = {"average": Mean, "pooled": PooledMean, "fixed": Mean, "local": Mean}
-"""How the clients' BatchNorm statistics become those of the global model."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +48,7 @@ def federate(
             extra=method.expected_extra(server),
             missing=experiment.missing,
             minimum=experiment.minimum_clients,
+            merged=federation.task.together.merge,
         )
         terms, statistics = TermMeans(), STATISTICS[experiment.buffers]()
         with threads(experiment.training.threads):  # the cores are for the clients

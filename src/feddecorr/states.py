@@ -63,6 +63,10 @@ class PooledMean(Mean):
             self.value[variance].add_(spread)
 
 
+STATISTICS: dict[str, type[Mean]] = {"average": Mean, "pooled": PooledMean, "fixed": Mean, "local": Mean}
+"""How the clients' BatchNorm statistics become those of the global model."""
+
+
 def extrapolate(start: State, mean: State, factor: float) -> State:
     """Return start + factor·(mean − start), written so that a factor of 1 gives the mean to the last bit."""
     return {name: torch.add(mean[name], mean[name] - start[name], alpha=factor - 1) for name in start}

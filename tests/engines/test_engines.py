@@ -24,6 +24,8 @@ TOGETHER = "model=mlp model.widths=[16] clients=6 partition.minimum=3 training.t
         "buffers=local",
         "method=outside:Remembering",
         TOGETHER,
+        f"{TOGETHER} training.merge=true method=fedavgm",
+        "training.together=2 training.merge=true buffers=pooled",
         "buffers=local training.together=2",
         f"{TOGETHER} method=scaffold regularizers=feddecorr",
     ],
@@ -46,7 +48,12 @@ def bits(update: Update) -> str:
 
 
 @pytest.mark.parametrize(
-    "words", ["", "model=mlp model.widths=[] training.together=2", "buffers=local training.together=2"]
+    "words",
+    [
+        "",
+        "model=mlp model.widths=[] training.together=2",
+        "buffers=local training.together=2",
+    ],
 )
 @pytest.mark.parametrize("engine", ["serial", "pool"])
 def test_updates_can_be_kept(tmp_path: Path, engine: str, words: str) -> None:
@@ -64,7 +71,7 @@ def test_updates_can_be_kept(tmp_path: Path, engine: str, words: str) -> None:
     assert len({then for _, then in kept}) == 9
 
 
-@pytest.mark.parametrize("words", ["", TOGETHER, "clients=12 partition.minimum=1"])
+@pytest.mark.parametrize("words", ["", TOGETHER, f"{TOGETHER} training.merge=true", "clients=12 partition.minimum=1"])
 def test_a_killed_worker_is_replaced_and_leaves_no_trace(tmp_path: Path, words: str) -> None:
     """Whether it played one client, a group, or several at once."""
     killed = ["method=outside:Killed", f"method.directory={tmp_path}"]

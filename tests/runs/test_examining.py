@@ -11,14 +11,14 @@ from small import digest, small
 from feddecorr.errors import UserError
 from feddecorr.federation import Simulation
 from feddecorr.representation import capture_representations
-from feddecorr.rounds import STATISTICS, draw_clients
+from feddecorr.rounds import draw_clients
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.examining import Examination, examine
 from feddecorr.runs.kept_models import KeptModels, between
 from feddecorr.runs.looking import Wanted
 from feddecorr.runs.pipeline import run
 from feddecorr.runs.recomputing import state_of
-from feddecorr.states import State
+from feddecorr.states import STATISTICS, State
 from feddecorr.studies.local_models import change_by_averaging
 from feddecorr.studies.summary import Summary
 

@@ -95,6 +95,8 @@ class Worker:
         except RuntimeError as error:  # what multiprocessing raises where shared memory cannot be handed over
             raise RunError(f"a worker's memory cannot be seen ({error}): {SHORT_OF[errno.EMFILE]}") from error
         slots = self.orders.popleft().slots
+        lent = {answer.update.client for answer in answers if isinstance(answer, Done)}
+        self._free += [slot for client, slot in slots.items() if client not in lent]
         return [answer if isinstance(answer, Failure) else self._take(answer, slots) for answer in answers]
 
     def _take(self, answer: Done, slots: Mapping[int, int]) -> Update:
@@ -148,8 +150,10 @@ class Crew:
                         answers = worker.receive()
                     except (EOFError, OSError):
                         answers = self._bury(worker, waiting, broadcast.round)
-                    finished |= {answer.client: answer for answer in answers}
-            yield finished.pop(client)
+                    finished |= {client: answer for answer in answers for client in answer.clients}
+            answer = finished.pop(client)
+            if client == answer.client:  # or else it is part of another's
+                yield answer
 
     def _line_up(self, broadcast: Broadcast, clients: Sequence[int]) -> Waiting:
         task, shards, _ = self._recipe

@@ -44,7 +44,9 @@ class Stage:
         except Exception as error:  # it is nobody's own
             outcomes |= {shard.client: error for shard, _, _ in held}
         for client in group:
-            yield self._keep(client, broadcast.round, outcomes[client])
+            answer = self._keep(client, broadcast.round, outcomes[client])
+            if answer.client == client:  # or else it is part of another's
+                yield answer
 
     def _train(self, broadcast: Broadcast, held: Sequence[tuple[Shard, State, Room]]) -> Mapping[int, Outcome]:
         if self.task.together.clients > 1:

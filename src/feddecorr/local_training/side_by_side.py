@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +17,7 @@ from feddecorr.local_training.stacked import Stacked
 from feddecorr.local_training.tally import Tally
 from feddecorr.objective import Pass
 from feddecorr.optimizers import clip_each
-from feddecorr.states import State
+from feddecorr.states import STATISTICS, State
 
 
 class SideBySide:
@@ -37,6 +37,7 @@ class SideBySide:
         self._stacked = Stacked(model, sent, [part.buffers for part in parts], elsewhere=self._spanned)
         self._names = [name for name, _ in model.named_parameters()]
         self._parts, self._clients = parts, len(parts)
+        self._statistics = STATISTICS[task.experiment.buffers]
         self._augmented = bool(task.experiment.data.augment)
 
     @property
@@ -71,7 +72,22 @@ class SideBySide:
         weights, buffers = self._stacked.of(client)
         if self._span is not None and self._spanned is not None:
             weights[self._spanned] = self._span.weights(client, room.get(self._spanned))
-        return {name: weights[name].cpu() for name in self._names}, {name: each.cpu() for name, each in buffers.items()}
+        return _in_main_memory(weights, self._names), _in_main_memory(buffers, buffers)
+
+    def mean(self, examples: Sequence[int], room: State) -> tuple[State, State]:
+        """Return the mean of all clients' weights by their numbers of examples, and what is made of their buffers.
+
+        Weights that are still coordinates become one product for all of them.
+        """
+        shares = torch.tensor(examples, dtype=torch.float64).div_(sum(examples)).to(self.trainable[0])
+        weights = self._stacked.mean(shares)
+        if self._span is not None and self._spanned is not None:
+            weights[self._spanned] = self._span.mean(shares, room.get(self._spanned))
+        statistics = self._statistics()
+        for client, count in enumerate(examples):
+            _, buffers = self._stacked.of(client)
+            statistics.add(buffers, count)
+        return _in_main_memory(weights, self._names), _in_main_memory(statistics.value, statistics.value)
 
     def _leave(self, clients: int) -> None:
         if clients < self._clients:
@@ -79,3 +95,7 @@ class SideBySide:
             self._stacked.narrow(clients)
             if self._span is not None:
                 self._span.narrow(clients)
+
+
+def _in_main_memory(state: State, names: Iterable[str]) -> State:
+    return {name: state[name].cpu() for name in names}

@@ -60,7 +60,7 @@ class Span:
     def __init__(self, sent: Tensor, images: Tensor, sizes: Sequence[int]) -> None:
         """Take weights of shape (outputs, inputs), and all clients' images of shape (images, inputs)."""
         self._sent = sent
-        self._images = images.split(list(sizes))
+        self._all, self._images = images, images.split(list(sizes))
         clients, even = len(sizes), len(set(sizes)) == 1
         self._rows = sizes[0] if even else max(sizes) + 1  # the last one is zero, where batches are filled up
         stacked = images.view(clients, self._rows, -1) if even else self._filled_up()
@@ -93,8 +93,18 @@ class Span:
         """Return the weights of one client; in the room, if there is any where they are made."""
         images = self._images[client]
         coefficients, scale = self._coefficients[client, : len(images)], float(self._scale[client])
-        out = room if room is not None and room.device == images.device else None
-        return torch.addmm(self._sent, coefficients.T, images, beta=scale, out=out)
+        return torch.addmm(self._sent, coefficients.T, images, beta=scale, out=_fitting(room, images))
+
+    def mean(self, shares: Tensor, room: Tensor | None = None) -> Tensor:
+        """Return the mean of all clients' weights by these shares, of shape (clients,), which add up to one."""
+        weighed, scale = self._coefficients * shares.view(-1, 1, 1), float(self._scale.flatten() @ shares)
+        coefficients = torch.cat([mine[: len(images)] for mine, images in zip(weighed, self._images, strict=True)])
+        return torch.addmm(self._sent, coefficients.T, self._all, beta=scale, out=_fitting(room, self._all))
+
+
+def _fitting(room: Tensor | None, like: Tensor) -> Tensor | None:
+    """Return the room if products of this tensor can be made there."""
+    return room if room is not None and room.device == like.device else None
 
 
 class _Products(torch.autograd.Function):

@@ -94,6 +94,11 @@ class Stacked:
         )
         return weights, buffers
 
+    @torch.no_grad()
+    def mean(self, shares: Tensor) -> State:
+        """Return the mean of all clients' weights by these shares, which add up to one."""
+        return {name: torch.tensordot(shares, whole, 1) for name, whole in self._whole.items()}
+
 
 def _room(clients: int, like: Tensor) -> Tensor:
     """Return room for a tensor of each client, each laid out like this one."""

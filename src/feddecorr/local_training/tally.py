@@ -43,6 +43,12 @@ class Tally:
                 raise RunError(f"the term '{name}' became {mean} in local training; lower training.lr")
         return means
 
+    def mean(self, steps: Sequence[int], weights: Sequence[float]) -> dict[str, float]:
+        """Return the mean of each term over all clients by these weights, of whom each took so many steps."""
+        passes = torch.tensor([self._ends[count - 1] for count in steps])
+        means = self._table.sum(0) / passes @ torch.tensor(weights, dtype=torch.float64) / sum(weights)
+        return dict(zip(self._names, means.tolist(), strict=True))
+
     def epochs(self, client: int, lengths: Sequence[int]) -> dict[str, list[float]]:
         """Return the means of each of a client's local epochs, which have so many steps."""
         mine = self._table[..., client]

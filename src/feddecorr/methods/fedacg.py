@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 import torch
 from pydantic import Field
 
-from feddecorr.messages import Broadcast, RoundInfo, Server, Update
-from feddecorr.methods.method import Local, Method, mean_weights
+from feddecorr.messages import Broadcast, RoundInfo, Server
+from feddecorr.methods.method import Local, Method
 from feddecorr.objective import Term, proximal
+from feddecorr.states import State
 
 
 class FedACG(Method):
@@ -36,7 +37,6 @@ class FedACG(Method):
         """Return (μ/2)·‖w − sent‖²."""
         return {"proximal": proximal(self.mu, local.laid_out(local.broadcast.weights))}
 
-    def step(self, server: Server, updates: Iterable[Update], info: RoundInfo) -> Server:
+    def move(self, server: Server, mean: State, info: RoundInfo) -> Server:
         """Go to the mean, and remember the movement."""
-        mean = mean_weights(updates)
         return replace(server, weights=mean, memory={name: mean[name] - w for name, w in server.weights.items()})

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from pydantic import Field
 
 from feddecorr import adaptive
-from feddecorr.messages import RoundInfo, Server, Update
+from feddecorr.messages import RoundInfo, Server
 from feddecorr.methods.method import Method
+from feddecorr.states import State
 
 
 class FedAdagrad(Method):
@@ -22,6 +21,6 @@ class FedAdagrad(Method):
         """Prepare the moments."""
         return adaptive.start(server, self.tau)
 
-    def step(self, server: Server, updates: Iterable[Update], info: RoundInfo) -> Server:
+    def move(self, server: Server, mean: State, info: RoundInfo) -> Server:
         """Take the step."""
-        return adaptive.step(server, updates, lambda v, square: v + square, lr=self.lr, beta1=self.beta1, tau=self.tau)
+        return adaptive.step(server, mean, lambda v, square: v + square, lr=self.lr, beta1=self.beta1, tau=self.tau)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from pydantic import Field
 from torch import Tensor
 
 from feddecorr import adaptive
-from feddecorr.messages import RoundInfo, Server, Update
+from feddecorr.messages import RoundInfo, Server
 from feddecorr.methods.method import Method
+from feddecorr.states import State
 
 
 class FedAdam(Method):
@@ -24,9 +23,9 @@ class FedAdam(Method):
         """Prepare the moments."""
         return adaptive.start(server, self.tau)
 
-    def step(self, server: Server, updates: Iterable[Update], info: RoundInfo) -> Server:
+    def move(self, server: Server, mean: State, info: RoundInfo) -> Server:
         """Take the step."""
-        return adaptive.step(server, updates, self._accumulate, lr=self.lr, beta1=self.beta1, tau=self.tau)
+        return adaptive.step(server, mean, self._accumulate, lr=self.lr, beta1=self.beta1, tau=self.tau)
 
     def _accumulate(self, v: Tensor, square: Tensor) -> Tensor:
         return self.beta2 * v + (1 - self.beta2) * square

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import Literal
 
 import torch
 from pydantic import Field
 
-from feddecorr.messages import RoundInfo, Server, Update
-from feddecorr.methods.method import Method, mean_weights
+from feddecorr.messages import RoundInfo, Server
+from feddecorr.methods.method import Method
+from feddecorr.states import State
 
 
 class FedAvgM(Method):
@@ -25,9 +25,8 @@ class FedAvgM(Method):
         """Let the velocity begin at zero."""
         return replace(server, memory={name: torch.zeros_like(weight) for name, weight in server.weights.items()})
 
-    def step(self, server: Server, updates: Iterable[Update], info: RoundInfo) -> Server:
+    def move(self, server: Server, mean: State, info: RoundInfo) -> Server:
         """Go to the mean and on by what is carried over; with ρ = 0 that is the mean to the last bit."""
-        mean = mean_weights(updates)
         weights, velocity = {}, {}
         for name, before in server.weights.items():
             change = mean[name] - before

@@ -106,8 +106,17 @@ class Method(Kind):
         return {}
 
     def step(self, server: Server, updates: Iterable[Update], info: RoundInfo) -> Server:
-        """Move the server, taking each update once as it comes."""
-        return replace(server, weights=mean_weights(updates))
+        """Move the server, taking each update once as it comes; whoever needs no more than their mean has `move`."""
+        return self.move(server, mean_weights(updates), info)
+
+    def move(self, server: Server, mean: State, info: RoundInfo) -> Server:
+        """Move the server, given the mean of the clients' weights."""
+        return replace(server, weights=mean)
+
+    @classmethod
+    def needs_each(cls) -> bool:
+        """Tell whether anything but the mean of the clients' weights matters, to the server or to a client's memory."""
+        return cls.step is not Method.step or cls.finish is not Method.finish
 
 
 def mean_weights(updates: Iterable[Update]) -> State:

@@ -73,7 +73,10 @@ class RoundState:
         return {**broadcast.weights, **broadcast.buffers}
 
     def train(self, clients: Sequence[int]) -> Iterator[Update]:
-        """Train these clients as they did in that round, in their order, beside those who trained beside them."""
+        """Train these clients as they did in that round, in their order, beside those who trained beside them.
+
+        Each sends its own update, also where the round took the mean of those who trained side by side.
+        """
         if not clients:
             return
         server, memories = self.before()
@@ -83,7 +86,7 @@ class RoundState:
         intake = Intake(broadcast, clients, extra=extra, missing="fail", minimum=1)
         groups = task.groups(draw_clients(self.simulation.federation, self.number))
         beside = [client for group in groups if set(group) & set(clients) for client in group]
-        with self.simulation.open(memories) as run_clients:
+        with self.simulation.apart().open(memories) as run_clients:
             answers = run_clients(broadcast, beside)
             yield from intake.take(answer for answer in answers if answer.client in clients)
 

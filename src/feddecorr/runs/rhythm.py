@@ -15,10 +15,10 @@ from feddecorr.dying import DyingWatch
 from feddecorr.federation import Evaluating, Federation
 from feddecorr.messages import Broadcast, RoundInfo, Server, Update
 from feddecorr.regularizers import FedDecorr
-from feddecorr.rounds import STATISTICS, Round
+from feddecorr.rounds import Round
 from feddecorr.runs.evaluation import Evaluator
 from feddecorr.settings.experiment import Experiment
-from feddecorr.states import Mean
+from feddecorr.states import STATISTICS, Mean
 
 FORWARD = 3
 """So many forward passes cost as much as a training step on the same images."""

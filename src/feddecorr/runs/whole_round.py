@@ -15,10 +15,9 @@ from feddecorr.collapse.diagnosis import Diagnosis
 from feddecorr.federation import Simulation
 from feddecorr.messages import Update
 from feddecorr.partition.heterogeneity import Heterogeneity
-from feddecorr.rounds import STATISTICS
 from feddecorr.runs.kept_models import KeptModels, between
 from feddecorr.runs.looking import Look
-from feddecorr.states import State
+from feddecorr.states import STATISTICS, State
 
 STEPS = 8
 """Into how many steps the way from a local model to the average is cut."""

@@ -37,6 +37,11 @@ class Training(Kind):
         description="clients that train side by side in one process, where their network and method can: a number, or "
         "auto; part of the result's last bits",
     )
+    merge: bool = Field(
+        False,
+        description="average clients that train side by side before they are sent, where the method needs no more than "
+        "their mean; part of the result's last bits",
+    )
     threads: Annotated[NonNegativeInt, BeforeValidator(lambda value: AUTO if value == "auto" else value)] = Field(
         1, description="threads of one client, part of the result's last bits; auto: as many as leave no core idle"
     )
