@@ -185,7 +185,7 @@ REDUCED: Grids = {
     "classes": {},
     "computation": {},
     "stability": {},
-    "loss-scale": {"beta": (0, 0.1, 1)},
+    "loss-scale": {"beta": (0, 0.01, 0.1, 1)},
     "many-classes": {"data": ("cifar100", "tinyimagenet")},
     "norms": {},
     "averaging": {},
