@@ -24,7 +24,7 @@ ALPHA = ["partition.alpha"]
 @cache
 def summaries() -> list[Summary]:
     """Return all recorded runs on real images."""
-    return read_summaries([ROOT / "results/small.jsonl", ROOT / "results/many.jsonl"])
+    return read_summaries([ROOT / f"results/{name}.jsonl" for name in ("small", "many")])
 
 
 @cache
@@ -48,6 +48,23 @@ def by_alpha(scale: str) -> Callable[[], str]:
     return write
 
 
+def papers_network() -> str:
+    """Return what came of the paper's own network, without and with FedDecorr."""
+    found = read_summaries([ROOT / "results/mobilenetv2.jsonl"])
+    rows = [
+        [
+            ", ".join(run.experiment["regularizers"]) or "none",
+            str(len(run.rounds)),
+            *(f"{100 * (run.statistic(name) or math.nan):.1f}" for name in ("last_ten", "last", "best")),
+            f"{run.statistic('last', 'effective_rank') or math.nan:.1f}",
+            f"{fmean(local_values(run, 'effective_rank')):.1f}",
+        ]
+        for run in sorted(found, key=lambda run: len(run.experiment["regularizers"]))
+    ]
+    accuracies = ["accuracy (%), mean of the last ten", "last round", "best round"]
+    return table(["regularizer", "rounds", *accuracies, "effective rank", "of local models"], rows)
+
+
 def _compare(duel: Duel) -> dict[str, str]:
     arms = (duel.without, duel.beside)
     both = duel.without.keys() & duel.beside.keys()
@@ -63,15 +80,16 @@ def _compare(duel: Duel) -> dict[str, str]:
         "alpha": "inf" if duel.run.alpha == math.inf else f"{duel.run.alpha:g}",
         "seeds": str(len(both)),
         "accuracy (%)": change(lambda run: run.statistic("last_ten"), factor=100),
-        "gain: mean of the last ten": _interval(gains["last_ten"]),
-        "last round": _interval(gains["last"]),
-        "best round": _interval(gains["best"]),
+        "gain: mean of the last ten": interval(gains["last_ten"]),
+        "last round": interval(gains["last"]),
+        "best round": interval(gains["best"]),
         "effective rank": change(lambda run: run.statistic("last_ten", "effective_rank")),
         **local,
     }
 
 
-def _interval(gain: Sample) -> str:
+def interval(gain: Sample) -> str:
+    """Return a gain in percentage points, with its interval if there are several seeds."""
     points = gain.times(100)
     ends = f" [{points.low:+.1f}, {points.high:+.1f}]" if len(points) > 1 else ""
     return f"{points.mean:+.1f}{ends}"

@@ -41,24 +41,29 @@ QUOTES: dict[str, Callable[[], str]] = {
     "gains-by-alpha-many": pairs.by_alpha("many"),
     "dying": studied.part_of(
         "dying",
-        "Features that never vary",
         ["model", "regularizer"],
-        ["seeds", "dead features", "of", "effective rank", "accuracy (%), mean of the last ten"],
+        {
+            "Features that never vary": [
+                "seeds",
+                "dead features",
+                "of",
+                "effective rank",
+                "accuracy (%), mean of the last ten",
+            ]
+        },
     ),
     "claims": judged.claims,
     "claims-count": judged.counts,
     "claims-in-words": judged.in_words,
     "collapse": studied.part_of(
         "collapse",
-        "Dimensions in use",
         ["alpha"],
-        ["seeds", "effective rank", "significant singular values", "of", "local models"],
+        {"Dimensions in use": ["seeds", "effective rank", "significant singular values", "of", "local models"]},
     ),
     "averaging": studied.part_of(
         "averaging",
-        "Effective rank before and after",
         ["alpha", "regularizer"],
-        ["seeds", "clients' models", "their average", "change"],
+        {"Effective rank before and after": ["seeds", "clients' models", "their average", "change"]},
     ),
     "decorrelation": studied.gains("decorrelation", "regularizer", scale="many"),
     "classes": studied.gains("classes", "classes", scale="many"),
@@ -67,6 +72,17 @@ QUOTES: dict[str, Callable[[], str]] = {
     "epochs": studied.gains("epochs", "epochs", scale="many"),
     "architectures": studied.gains("architectures", "model", scale="many"),
     "beta": studied.gains("beta", "beta", scale="many", base="beta 0"),
+    "many-classes": studied.without_and_with("many-classes", "data", "clients", scale="many"),
+    "strengths": studied.part_of(
+        "loss-scale",
+        ["normalization", "beta"],
+        {
+            "Difference to beta 0 (percentage points)": ["mean of the last ten", "last round", "best round"],
+            "Dimensions in use": ["effective rank"],
+        },
+        scale="many",
+    ),
+    "rivals": studied.without_and_with("rivals", "method", "head", scale="many"),
     "flower-engines": flower.engines,
     "flower-load": flower.load,
     "flower-start": flower.start,

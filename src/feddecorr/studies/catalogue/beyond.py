@@ -24,7 +24,7 @@ LOSS_SCALE = Grid(
         "beta": (0, 0.01, 0.1, 1, 6.4),
         "alpha": (0.1,),
     },
-    makes=(accuracy(), ranks, over("beta", panels=("data", "alpha"))),
+    makes=(accuracy(), gains(axis="beta", base=0), ranks, over("beta", panels=("data", "alpha"))),
 )
 """Which strength does what: the paper's formula and the scale of its authors' code; zero is without the term."""
 
