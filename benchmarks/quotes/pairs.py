@@ -24,7 +24,7 @@ ALPHA = ["partition.alpha"]
 @cache
 def summaries() -> list[Summary]:
     """Return all recorded runs on real images."""
-    return read_summaries([ROOT / f"results/{name}.jsonl" for name in ("small", "many")])
+    return read_summaries([ROOT / f"results/{name}.jsonl" for name in ("small", "many", "mobilenetv2")])
 
 
 @cache

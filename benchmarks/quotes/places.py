@@ -83,6 +83,7 @@ QUOTES: dict[str, Callable[[], str]] = {
         scale="many",
     ),
     "rivals": studied.without_and_with("rivals", "method", "head", scale="many"),
+    "papers-network": pairs.papers_network,
     "flower-engines": flower.engines,
     "flower-load": flower.load,
     "flower-start": flower.start,
