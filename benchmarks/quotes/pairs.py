@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cache
 from statistics import fmean
@@ -71,7 +71,7 @@ def _compare(duel: Duel) -> dict[str, str]:
     pairs = [{seed: arm[seed] for seed in both} for arm in arms]
 
     def change(of: Callable[[Summary], float | None], factor: float = 1.0) -> str:
-        return " → ".join(f"{sample(arm, of).times(factor).mean:.1f}" for arm in pairs)
+        return arrow([sample(arm, of) for arm in pairs], factor)
 
     gains = duel.gains()
     have_local = all(run.summary.local_models for arm in pairs for run in arm.values())
@@ -86,6 +86,11 @@ def _compare(duel: Duel) -> dict[str, str]:
         "effective rank": change(lambda run: run.statistic("last_ten", "effective_rank")),
         **local,
     }
+
+
+def arrow(arms: Iterable[Sample], factor: float = 1.0) -> str:
+    """Return the means of two arms, from the one to the other."""
+    return " → ".join(f"{arm.times(factor).mean:.1f}" for arm in arms)
 
 
 def interval(gain: Sample) -> str:

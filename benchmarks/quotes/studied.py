@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 
-from benchmarks.quotes.pairs import interval, summaries
+from benchmarks.quotes.pairs import arrow, interval, summaries
 from benchmarks.quotes.records import table
+from feddecorr.studies.cells import Cell, gather
 from feddecorr.studies.lookup import find_studies
 from feddecorr.studies.results import results_of_records
-from feddecorr.studies.sample import Sample
-from feddecorr.studies.study import Result, Table
-from feddecorr.studies.summary import Summary
+from feddecorr.studies.study import Label, Result, Table
 
 
 @cache
@@ -68,26 +67,20 @@ def without_and_with(study: str, *words: str, scale: str) -> Callable[[], str]:
     """Return what writes accuracy and rank without → with FedDecorr, and the gain, by these settings."""
 
     def write() -> str:
-        found: dict[tuple[str, ...], dict[str, dict[int, Summary]]] = {}
-        for labels, run in ((result.labels, result.summary) for result in _recorded(study, scale)):
-            if run is not None:
-                arms = found.setdefault(tuple(str(labels[word]) for word in words), {"none": {}, "feddecorr": {}})
-                arms[str(labels["regularizer"])][run.experiment["seed"]] = run
-        rows = [[*key, *_compared(arms["none"], arms["feddecorr"])] for key, arms in found.items()]
+        found: dict[tuple[str, ...], dict[Label, Cell]] = {}
+        for cell in gather(_recorded(study, scale)):
+            key = tuple(str(cell.labels[word]) for word in words)
+            found.setdefault(key, {})[cell.labels["regularizer"]] = cell
+        rows = [[*key, *_compared(arms["none"], arms["feddecorr"])] for key, arms in found.items() if len(arms) > 1]
         return table([*words, "seeds", "accuracy (%)", "gain", "effective rank"], rows, words=len(words))
 
     return write
 
 
-def _compared(without: Mapping[int, Summary], beside: Mapping[int, Summary]) -> list[str]:
-    both = without.keys() & beside.keys()
-    pairs = [{seed: arm[seed] for seed in both} for arm in (without, beside)]
-    right, ranks = (
-        [Sample({seed: run.statistic("last_ten", of) or math.nan for seed, run in arm.items()}) for arm in pairs]
-        for of in ("accuracy", "effective_rank")
-    )
-    return [str(len(both)), _arrow(right, 100), interval(right[1].minus(right[0])), _arrow(ranks)]
-
-
-def _arrow(arms: Sequence[Sample], factor: float = 1.0) -> str:
-    return " → ".join(f"{arm.times(factor).mean:.1f}" for arm in arms)
+def _compared(*arms: Cell) -> list[str]:
+    """Compare two arms, over the seeds that both have."""
+    without, beside = (cell.runs.keys() for cell in arms)
+    both = [replace(cell, runs={seed: cell.runs[seed] for seed in without & beside}) for cell in arms]
+    right = [cell.sample("last_ten") for cell in both]
+    ranks = [cell.sample("last_ten", "effective_rank") for cell in both]
+    return [str(len(both[0].runs)), arrow(right, 100), interval(right[1].minus(right[0])), arrow(ranks)]

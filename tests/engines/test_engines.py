@@ -48,12 +48,7 @@ def bits(update: Update) -> str:
 
 
 @pytest.mark.parametrize(
-    "words",
-    [
-        "",
-        "model=mlp model.widths=[] training.together=2",
-        "buffers=local training.together=2",
-    ],
+    "words", ["", "model=mlp model.widths=[] training.together=2", "buffers=local training.together=2"]
 )
 @pytest.mark.parametrize("engine", ["serial", "pool"])
 def test_updates_can_be_kept(tmp_path: Path, engine: str, words: str) -> None:
