@@ -9,7 +9,7 @@ from functools import cache
 from statistics import fmean
 
 from benchmarks.quotes.records import ROOT, table
-from feddecorr.studies.claims.duels import Duel, duels, runs_of, sample
+from feddecorr.studies.claims.evidence import PairedRuns, paired_runs, runs_of, sample
 from feddecorr.studies.contexts import context
 from feddecorr.studies.grid import experiment
 from feddecorr.studies.local_models import local_values
@@ -40,8 +40,8 @@ def by_alpha(scale: str) -> Callable[[], str]:
     """Return what writes accuracy and ranks of FedAvg without and with FedDecorr for each alpha that both have."""
 
     def write() -> str:
-        found = duels(runs_of(main_runs(scale)))
-        rows = [_compare(duel) for duel in sorted(found, key=lambda duel: duel.run.alpha or 0.0)]
+        found = paired_runs(runs_of(main_runs(scale)))
+        rows = [_compare(pair) for pair in sorted(found, key=lambda pair: pair.run.alpha or 0.0)]
         columns = [column for column in rows[0] if all(column in row for row in rows)]
         return table(columns, [[row[column] for column in columns] for row in rows])
 
@@ -55,35 +55,36 @@ def papers_network() -> str:
         [
             ", ".join(run.experiment["regularizers"]) or "none",
             str(len(run.rounds)),
-            *(f"{100 * (run.statistic(name) or math.nan):.1f}" for name in ("last_ten", "last", "best")),
+            *(f"{100 * (run.statistic(name) or math.nan):.1f}" for name in ("last", "best")),
             f"{run.statistic('last', 'effective_rank') or math.nan:.1f}",
             f"{fmean(local_values(run, 'effective_rank')):.1f}",
         ]
         for run in sorted(found, key=lambda run: len(run.experiment["regularizers"]))
     ]
-    accuracies = ["accuracy (%), mean of the last ten", "last round", "best round"]
+    accuracies = ["accuracy (%), last round", "best round"]
     return table(["regularizer", "rounds", *accuracies, "effective rank", "of local models"], rows)
 
 
-def _compare(duel: Duel) -> dict[str, str]:
-    arms = (duel.without, duel.beside)
-    both = duel.without.keys() & duel.beside.keys()
-    pairs = [{seed: arm[seed] for seed in both} for arm in arms]
+def _compare(pair: PairedRuns) -> dict[str, str]:
+    arms = (pair.without, pair.decorrelated)
+    both = pair.without.keys() & pair.decorrelated.keys()
+    paired = [{seed: arm[seed] for seed in both} for arm in arms]
 
     def change(of: Callable[[Summary], float | None], factor: float = 1.0) -> str:
-        return arrow([sample(arm, of) for arm in pairs], factor)
+        return arrow([sample(arm, of) for arm in paired], factor)
 
-    gains = duel.gains()
-    have_local = all(run.summary.local_models for arm in pairs for run in arm.values())
+    gains = pair.gains()
+    have_local = all(run.summary.local_models for arm in paired for run in arm.values())
     local = {"of local models": change(lambda run: fmean(local_values(run, "effective_rank")))} if have_local else {}
     return {
-        "alpha": "inf" if duel.run.alpha == math.inf else f"{duel.run.alpha:g}",
+        "alpha": "inf" if pair.run.alpha == math.inf else f"{pair.run.alpha:g}",
         "seeds": str(len(both)),
-        "accuracy (%)": change(lambda run: run.statistic("last_ten"), factor=100),
-        "gain: mean of the last ten": interval(gains["last_ten"]),
-        "last round": interval(gains["last"]),
-        "best round": interval(gains["best"]),
-        "effective rank": change(lambda run: run.statistic("last_ten", "effective_rank")),
+        "accuracy (%)": change(lambda run: run.statistic("last"), factor=100),
+        "gain: last round": interval(gains["last"]),
+        "transient": interval(gains["transient"]),
+        "last ten": interval(gains["last_ten"]),
+        "best": interval(gains["best"]),
+        "effective rank": change(lambda run: run.statistic("last", "effective_rank")),
         **local,
     }
 

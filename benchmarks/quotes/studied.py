@@ -12,6 +12,7 @@ from feddecorr.studies.cells import Cell, gather
 from feddecorr.studies.lookup import find_studies
 from feddecorr.studies.results import results_of_records
 from feddecorr.studies.study import Label, Result, Table
+from feddecorr.studies.summary import STATISTICS
 
 
 @cache
@@ -60,7 +61,7 @@ def _columns(found: Table, words: Sequence[str], headings: Sequence[str]) -> dic
 def gains(study: str, *words: str, scale: str, base: str = "regularizer none") -> Callable[[], str]:
     """Return what writes the differences to the runs without a regularizer, or to others, by these settings."""
     title = f"Difference to {base} (percentage points)"
-    return part_of(study, words, {title: ["mean of the last ten", "last round", "best round"]}, scale)
+    return part_of(study, words, {title: list(STATISTICS.values())}, scale)
 
 
 def without_and_with(study: str, *words: str, scale: str) -> Callable[[], str]:
@@ -81,6 +82,6 @@ def _compared(*arms: Cell) -> list[str]:
     """Compare two arms, over the seeds that both have."""
     without, beside = (cell.runs.keys() for cell in arms)
     both = [replace(cell, runs={seed: cell.runs[seed] for seed in without & beside}) for cell in arms]
-    right = [cell.sample("last_ten") for cell in both]
-    ranks = [cell.sample("last_ten", "effective_rank") for cell in both]
+    right = [cell.sample("last") for cell in both]
+    ranks = [cell.sample("last", "effective_rank") for cell in both]
     return [str(len(both[0].runs)), arrow(right, 100), interval(right[1].minus(right[0])), arrow(ranks)]

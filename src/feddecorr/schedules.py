@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from pydantic import Field, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveInt
 
 from feddecorr.settings.kinds import Family, Kind
 
@@ -26,14 +26,19 @@ class Constant(Schedule):
 
 
 class Cosine(Schedule):
-    """Half a cosine from the learning rate down to a share of it (Loshchilov and Hutter, 2017)."""
+    """Half a cosine from the learning rate down to a share of it (Loshchilov and Hutter, 2017).
+
+    With `hold`, the learning rate stays constant for that many rounds before it falls (warmup-stable-decay without the
+    warmup): one run then shows both the constant learning rate and what annealing makes of it.
+    """
 
     over: PositiveInt = Field(description="rounds that it takes")
     floor: float = Field(0.0, ge=0, le=1, description="share of the learning rate that is left at the end and after")
+    hold: NonNegativeInt = Field(0, description="rounds at the full learning rate before it falls")
 
     def factor(self, number: int) -> float:
         """Return 1 in the first round; the floor is reached in the round after the last."""
-        done = min((number - 1) / self.over, 1.0)
+        done = min(max(number - 1 - self.hold, 0) / self.over, 1.0)
         return self.floor + (1 - self.floor) * (1 + math.cos(math.pi * done)) / 2
 
 

@@ -14,9 +14,9 @@ STUDIES_PAGE = (DOCS / "studies.md").read_text()
 CLAIMS_PAGE = (DOCS / "claims.md").read_text()
 
 SENTENCES = {number: sentence for number, (sentence, _, _) in MEASURED.items()} | {
-    14: COMPUTATION,
-    16: THEOREM,
-    17: PROPOSITION,
+    "14": COMPUTATION,
+    "16": THEOREM,
+    "17": PROPOSITION,
 }
 
 
@@ -35,6 +35,8 @@ def test_the_page_lists_every_scale(name: str) -> None:
 
 
 def test_the_rule_book_has_every_claim() -> None:
-    """Eighteen, in their order, with the sentences of the answer."""
+    """In their order, with the sentences of the answer, and then our own findings."""
     rows = re.findall(r"^\| (\d+) \| (.+?) \| .+ \|$", CLAIMS_PAGE, flags=re.MULTILINE)
-    assert [(int(number), sentence) for number, sentence in rows] == sorted(SENTENCES.items())
+    findings = re.findall(r"\*\*(F\d+), (.+?)\.\*\*", CLAIMS_PAGE)
+    assert [int(number) for number, _ in rows] == list(range(1, len(rows) + 1))
+    assert dict([*rows, *findings]) == SENTENCES

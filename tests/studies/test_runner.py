@@ -1,6 +1,7 @@
 """The laws of the runner, on runs of a second: each is done once, and nothing is lost."""
 
 import json
+import os
 import threading
 import time
 from pathlib import Path
@@ -15,6 +16,7 @@ from feddecorr.files import load_tensors
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import run
 from feddecorr.studies import available_memory, runner
+from feddecorr.studies.results import results_of
 from feddecorr.studies.runner import run_all
 from feddecorr.studies.status import Status
 from feddecorr.studies.study import Arm
@@ -77,6 +79,19 @@ def test_a_failure_is_told_with_its_reason_and_stops_no_other(tmp_path: Path) ->
     assert "lower clients or partition.minimum" in impossible.reason
     assert len(failures) == 2
     assert [RunDirectory(tmp_path / arm.experiment.digest()).finished_rounds() for arm in given] == [1, 0, 3, 3]
+
+
+def test_a_run_that_cannot_be_looked_at_fails_alone(tmp_path: Path) -> None:
+    """A pipe in its place is not waited for, and its reason is told."""
+    bad, good = given = arms("method=fedavg", "method=fedprox", rounds=1)
+    run_all([bad], tmp_path)
+    weights = tmp_path / bad.experiment.digest() / "weights.safetensors"
+    weights.unlink()
+    os.mkfifo(weights)
+    failures = run_all(given, tmp_path)
+    assert [failure.reason.partition(" is ")[2][:12] for failure in failures.values()] == ["a named pipe"]
+    assert [result.summary is None for result in results_of(given, tmp_path)] == [True, False]
+    assert RunDirectory(tmp_path / good.experiment.digest()).finished_rounds() == 1
 
 
 @pytest.mark.parametrize(("times", "end"), [(1, 3), (1000, 1)])

@@ -2,9 +2,11 @@ import json
 import shlex
 from dataclasses import asdict
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
+from made_up import summary as made_up
 from small import small
 
 from feddecorr.errors import UserError
@@ -13,6 +15,7 @@ from feddecorr.runs.pipeline import run
 from feddecorr.settings.experiment import Experiment
 from feddecorr.settings.trust import CLOSED
 from feddecorr.settings.words import read_words
+from feddecorr.studies.command import command
 from feddecorr.studies.summary import STATISTICS, Summary, read_summaries, write_summaries
 
 EVALUATED = ["evaluation.clients=true", "evaluation.every=1", "evaluation.classes=always"]
@@ -48,7 +51,8 @@ def test_a_record_of_somebodys_own_kind_is_taken_as_it_is(summary: Summary) -> N
     """Its numbers can still be shown."""
     stored = {**summary.to_dict(), "experiment": {**summary.experiment, "method": {"name": "nowhere:Method"}}}
     found = Summary.from_dict(stored)
-    assert found.to_dict() == {**stored, "digest": Experiment.parse(stored["experiment"], CLOSED).digest()}
+    experiment = Experiment.parse(stored["experiment"], CLOSED)
+    assert found.to_dict() == {**stored, "digest": experiment.digest(), "command": command(experiment)}
 
 
 def test_it_says_what_the_run_recorded(directory: RunDirectory, summary: Summary) -> None:
@@ -74,14 +78,30 @@ def test_its_command_does_the_run_again(summary: Summary) -> None:
 
 def test_statistics_are_of_evaluated_rounds(summary: Summary) -> None:
     accuracies = [line["model"]["accuracy"] for line in summary.rounds]
-    assert STATISTICS == ("last", "last_ten", "best")
     assert summary.statistic("last") == accuracies[-1]
-    assert summary.statistic("last_ten") == pytest.approx(sum(accuracies[2:]) / 10)
+    assert summary.statistic("last_ten") is None  # of a run of twelve rounds, its end is not the last ten
+    assert summary.statistic("transient") == pytest.approx(fmean(accuracies))
+    assert set(STATISTICS) == {"last", "last_ten", "best", "transient"}
     assert summary.statistic("best") == max(accuracies)
     assert summary.statistic("last", "effective_rank") == summary.rounds[-1]["model"]["effective_rank"]
     assert summary.statistic("last", rounds=3) == accuracies[2]
-    assert summary.statistic("last_ten", rounds=9) is None
     assert summary.statistic("last", "no_such_measure") is None
+
+
+def test_a_long_run_has_an_end_and_a_transient() -> None:
+    """The last ten of twenty rounds, and those in which the learning rate is at least half of the first."""
+    curve = [float(number) for number in range(1, 21)]
+    constant = made_up("rounds=20", accuracy=curve)
+    assert constant.statistic("last_ten") == pytest.approx(15.5)
+    assert constant.statistic("transient") == pytest.approx(10.5)
+    assert constant.trains_to_the_end
+    falling = made_up("rounds=20 training.schedule=cosine training.schedule.over=20", accuracy=curve)
+    assert falling.statistic("transient") == pytest.approx(6.0)  # in round 11 it is half of the first
+    assert not falling.trains_to_the_end
+    held = made_up(
+        "rounds=20 training.schedule=cosine training.schedule.hold=15 training.schedule.over=5", accuracy=curve
+    )
+    assert held.statistic("transient") == pytest.approx(9.5)
 
 
 @pytest.mark.parametrize(

@@ -122,7 +122,8 @@ def test_the_table_has_mean_and_deviation_over_the_seeds_and_shows_what_is_missi
 
     def summary(accuracy: float) -> Summary:
         model = {"accuracy": accuracy, "effective_rank": 100 * accuracy}
-        return Summary("", {}, "", {}, [{"round": 1, "model": model}], None, {}, {})
+        settings = {"training": {"schedule": {"name": "constant"}}}
+        return Summary("", settings, "", {}, [{"round": 1, "model": model}], None, {}, {})
 
     results = [
         Result({"clients": 2, "seed": 0}, summary(0.1)),
@@ -132,10 +133,10 @@ def test_the_table_has_mean_and_deviation_over_the_seeds_and_shows_what_is_missi
     ]
     table, figure = sweep.findings(results, "")
     assert isinstance(table, Table)
-    assert table.headings == ["clients", "seeds", "last", "last ten", "best", "effective rank"]
+    assert table.headings == ["clients", "seeds", "last", "last ten", "best", "transient", "effective rank"]
     assert table.rows == [
-        ["2", "2", "0.2000 ± 0.1414", "–", "0.2000 ± 0.1414", "20.0 ± 14.1"],
-        ["3", "1 of 2", "0.5000", "–", "0.5000", "50.0"],
+        ["2", "2", "0.2000 ± 0.1414", "–", "0.2000 ± 0.1414", "0.2000 ± 0.1414", "20.0 ± 14.1"],
+        ["3", "1 of 2", "0.5000", "–", "0.5000", "0.5000", "50.0"],
     ]
     assert not isinstance(figure, Table)
     assert [(line.name, list(line.y)) for line in figure.draw().data] == [("2", [0.2]), ("3", [0.5])]

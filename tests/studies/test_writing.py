@@ -18,7 +18,7 @@ def test_everything_is_there_as_markdown_csv_and_page(tmp_path: Path) -> None:
     markdown, page, *tables = document.write(tmp_path / "out")
     text = markdown.read_text()
     assert "| a\\|b | 1.0 ± 0.1 |\n| c | missing |" in text
-    assert all(part in text for part in ("# own", "What it shows.", "Mind this.", "## Accuracy, α | β", "## Curves"))
+    assert all(part in text for part in ("# own", "What it shows.", "Mind this.", r"## Accuracy, α \| β", "## Curves"))
     assert [table.relative_to(tmp_path / "out").as_posix() for table in tables] == [
         "own/accuracy.csv",
         "own/curves.csv",

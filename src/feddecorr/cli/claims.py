@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as json_files
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,6 +13,7 @@ from feddecorr.errors import UserError
 
 if TYPE_CHECKING:
     from feddecorr.studies.claims.claim import Claim
+    from feddecorr.studies.claims.plan import Plan
 
 
 def claims(
@@ -23,9 +23,10 @@ def claims(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Answer the paper's 18 claims from records: holds, does not hold, or not measured.
+    """Judge the paper's 17 claims, and a finding of ours, by records: holds, partly, does not hold, not measured.
 
-    The theory's claims (16 and 17) are computed on the spot and need no records.
+    A plan.toml next to the records declares the seeds of each question. The theory's claims (16 and 17) are computed
+    on the spot and need no records.
 
     Example:  feddecorr claims results
     """
@@ -37,11 +38,11 @@ def claims(
     from feddecorr.studies.summary import read_summaries  # noqa: PLC0415
 
     say("checking the theory on the spot, which takes a few seconds …")
-    found = judge(read_summaries(_record_files(paths)), _recorded_costs(paths))
+    found = judge(read_summaries(_record_files(paths)), _recorded_costs(paths), _declared(paths))
     if json:
         print_json([claim.to_dict() for claim in found])
         return
-    print_table(["claim", "verdict", "what is claimed", "found", "seeds", "95 % interval", "command"], map_rows(found))
+    print_table(["claim", "verdict", "what is claimed", "found", "seeds", "setting"], map_rows(found))
     for claim in found:
         counts = Counter(other["verdict"] for other in claim.elsewhere)
         if counts:
@@ -52,31 +53,23 @@ def claims(
 def map_rows(found: list[Claim]) -> list[list[str]]:
     """Return a row for each claim."""
     return [
-        [
-            str(claim.number),
-            claim.verdict,
-            claim.sentence,
-            f"{claim.found} ({claim.setting})" if claim.setting else claim.found,
-            _seeds(claim),
-            _interval(claim.interval),
-            claim.commands[0] + (f" (and {len(claim.commands) - 1} more)" if len(claim.commands) > 1 else ""),
-        ]
+        [claim.number, claim.verdict, claim.sentence, claim.says, _seeds(claim), claim.setting or claim.commands[0]]
         for claim in found
     ]
 
 
 def _seeds(claim: Claim) -> str:
-    if claim.needed:
-        return f"{claim.seeds}, {claim.needed} needed"
-    if claim.verdict == "not measured" and claim.seeds:
-        return f"{claim.seeds}, more than 1000 needed"
-    return str(claim.seeds or "–")
+    return f"{claim.seeds}, {claim.needed} needed" if claim.needed and claim.verdict == "not measured" else claim.seeds
 
 
-def _interval(ends: tuple[float | None, float | None] | None) -> str:
-    if ends is None or None in ends:
-        return "–"
-    return f"[{ends[0]:+.2f}, {ends[1]:+.2f}]"
+def _declared(paths: list[Path]) -> Plan | None:
+    """Return the plan that lies in a folder of records, if there is one."""
+    from feddecorr.studies.claims.plan import PLAN, read_plan  # noqa: PLC0415 - PyTorch is loaded when it is needed
+
+    files = [path / PLAN for path in paths if (path / PLAN).is_file()]
+    if len(files) > 1:
+        raise UserError(f"two plans, {files[0]} and {files[1]}: judge their folders one by one")
+    return read_plan(files[0]) if files else None
 
 
 def _record_files(paths: list[Path]) -> list[Path]:
@@ -90,5 +83,14 @@ def _recorded_costs(paths: list[Path]) -> list[dict[str, Any]]:
     """Return the documents of benchmarks: JSON files that are named, or that lie in the folders that are."""
     files = [path for path in paths if path.suffix == ".json"]
     files += [file for path in paths if path.is_dir() for file in sorted(path.glob("*.json"))]
-    documents = [json_files.loads(file.read_text()) for file in files]
-    return [document for document in documents if isinstance(document, dict)]
+    return [document for file in files if isinstance(document := _read_costs(file), dict)]
+
+
+def _read_costs(file: Path) -> Any:
+    from feddecorr.files import read_json, reading  # noqa: PLC0415 - PyTorch is loaded when it is needed
+    from feddecorr.studies.claims.other_claims import check_costs  # noqa: PLC0415
+
+    document = read_json(file)
+    with reading(file):
+        check_costs(document)
+    return document

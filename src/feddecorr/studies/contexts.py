@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from feddecorr.settings.words import flatten
 from feddecorr.studies.summary import Summary
@@ -24,11 +25,16 @@ def covers(name: str, key: str) -> bool:
 
 
 def context(summary: Summary, but: Sequence[str] = ()) -> Context:
-    """Return all settings that matter but these."""
+    """Return all settings of a run that matter but these."""
+    return settings_context(summary.experiment, but)
+
+
+def settings_context(settings: Mapping[str, Any], but: Sequence[str] = ()) -> Context:
+    """Return all of these settings that matter but those."""
     left_out = (*NO_MATTER, *but)
     return tuple(
         (key, json.dumps(value))
-        for key, value in sorted(flatten(summary.experiment).items())
+        for key, value in sorted(flatten(settings).items())
         if not any(covers(name, key) for name in left_out)
     )
 

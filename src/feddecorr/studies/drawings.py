@@ -11,7 +11,8 @@ from feddecorr.studies import curves
 from feddecorr.studies.cells import Cell, split_by
 from feddecorr.studies.grid import Seen
 from feddecorr.studies.study import Figure, Finding
-from feddecorr.studies.tables import STATISTICS, Make
+from feddecorr.studies.summary import STATISTICS
+from feddecorr.studies.tables import Make
 
 BETWEEN_SEEDS = "Means over seeds; bands reach one standard deviation up and down."
 

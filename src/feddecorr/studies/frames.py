@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from feddecorr.collapse.pandas_tables import pandas_library
 from feddecorr.errors import UserError
+from feddecorr.escaping import csv_cell
 from feddecorr.files import write_bytes
 from feddecorr.settings.words import flatten
 from feddecorr.studies.summary import Summary, read_summaries
@@ -38,9 +39,13 @@ def load_runs(*sources: str | Path) -> pd.DataFrame:
 def write_table(table: pd.DataFrame, path: Path) -> None:
     """Write the table in the format of the file's ending, in one step."""
     refuse_ending(path)
-    content = table.to_csv(index=False).encode() if path.suffix == ".csv" else table.to_parquet(None, index=False)
+    content = _to_csv(table) if path.suffix == ".csv" else table.to_parquet(None, index=False)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_bytes(path, content)
+
+
+def _to_csv(table: pd.DataFrame) -> bytes:
+    return bytes(table.map(csv_cell).rename(columns=csv_cell).to_csv(index=False).encode())
 
 
 def refuse_ending(path: Path) -> None:

@@ -22,6 +22,7 @@ AXES: dict[str, Callable[[Scale, Label], str]] = {
     "classes": lambda _, value: f"partition=classes partition.per_client={value}",
     "clients": lambda scale, value: scale.clients.get(value, f"clients={value}"),
     "epochs": lambda _, value: f"training.epochs={value}",
+    "schedule": lambda _scale, _value: "",  # which rounds it has is the scale's
     "method": lambda _, value: METHODS.get(str(value), f"method={value}"),
     "regularizer": lambda _, value: REGULARIZERS.get(str(value), f"regularizers={value}"),
     "normalization": lambda _, value: f"regularizers=feddecorr regularizers.feddecorr.normalization={value}",

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from feddecorr.errors import UserError
+from feddecorr.escaping import csv_cell, latex, markdown
 from feddecorr.studies.cells import NOT_MEASURED, Cell
 from feddecorr.studies.groups import group_runs, name_cell, short_name
 from feddecorr.studies.sample import Sample
-from feddecorr.studies.summary import Summary
-from feddecorr.studies.tables import STATISTICS
+from feddecorr.studies.summary import STATISTICS, Summary
 
 FACTORS = {"accuracy": (100.0, 2)}
 """Measures that are shown in percent, and their digits."""
@@ -140,21 +140,13 @@ def to_markdown(table: ResultTable) -> str:
     def cell(entry: Entry) -> str:
         return f"**{_plain(entry)}**" if entry.best else _plain(entry)
 
-    lines = [table.headings, ["---"] * len(table.labels) + ["---:"] * len(table.columns)]
-    lines += [[*labels, *map(cell, entries)] for labels, entries in table.rows]
-    return "\n".join(f"| {' | '.join(text.replace('|', chr(92) + '|') for text in line)} |" for line in lines)
-
-
-LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"} | {
-    letter: f"\\{letter}" for letter in "&%$#_{}"
-}
+    lines = [list(map(markdown, table.headings)), ["---"] * len(table.labels) + ["---:"] * len(table.columns)]
+    lines += [[*map(markdown, labels), *map(cell, entries)] for labels, entries in table.rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def to_latex(table: ResultTable) -> str:
     """Return the table in LaTeX, for the package booktabs."""
-
-    def escape(text: str) -> str:
-        return "".join(LATEX.get(letter, letter) for letter in text)
 
     def cell(entry: Entry) -> str:
         if entry.parts is None:
@@ -166,9 +158,9 @@ def to_latex(table: ResultTable) -> str:
     lines = [
         rf"\begin{{tabular}}{{{'l' * len(table.labels)}{'r' * len(table.columns)}}}",
         r"\toprule",
-        rf"{' & '.join(map(escape, table.headings))} \\",
+        rf"{' & '.join(map(latex, table.headings))} \\",
         r"\midrule",
-        *(rf"{' & '.join([*map(escape, labels), *map(cell, entries)])} \\" for labels, entries in table.rows),
+        *(rf"{' & '.join([*map(latex, labels), *map(cell, entries)])} \\" for labels, entries in table.rows),
         r"\bottomrule",
         r"\end{tabular}",
     ]
@@ -180,13 +172,13 @@ def to_csv(table: ResultTable) -> str:
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     parts = [f"{name} {part}" for name in table.columns for part in ("mean", "deviation", "seeds")]
-    writer.writerow([*table.labels, *parts])
+    writer.writerow(map(csv_cell, [*table.labels, *parts]))
     for labels, entries in table.rows:
         numbers: list[object] = []
         for entry in entries:
             mean, deviation = entry.parts or ("", "")
             numbers += [mean, deviation or "", len(entry.sample)]
-        writer.writerow([*labels, *numbers])
+        writer.writerow([*map(csv_cell, labels), *numbers])
     return stream.getvalue().rstrip("\n")
 
 

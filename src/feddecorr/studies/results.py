@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from feddecorr.errors import UserError
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.studies.jobs import address
 from feddecorr.studies.study import Arm, Result
@@ -25,9 +26,12 @@ def unknown(arms: Sequence[Arm], known: Sequence[Summary]) -> list[Arm]:
 
 
 def _of_run(arm: Arm, path: Path) -> Result:
-    if RunDirectory(path).finished_rounds() < arm.experiment.rounds:
+    try:
+        if RunDirectory(path).finished_rounds() < arm.experiment.rounds:
+            return Result(arm.labels, None)
+        return Result(arm.labels, Summary.of(RunDirectory.open(path), arm.experiment), path)
+    except UserError:  # why, the runner has said
         return Result(arm.labels, None)
-    return Result(arm.labels, Summary.of(RunDirectory.open(path), arm.experiment), path)
 
 
 def results_of_records(arms: Sequence[Arm], summaries: Sequence[Summary]) -> list[Result]:

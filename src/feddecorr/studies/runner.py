@@ -14,6 +14,7 @@ from multiprocessing.connection import wait
 from pathlib import Path
 
 from feddecorr.engines.pool import Pool
+from feddecorr.errors import UserError
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.studies.available_memory import MemoryWatch
 from feddecorr.studies.jobs import Job, available_cores, plan
@@ -55,7 +56,7 @@ class Runner:
         self.cores = cores
         self.failures: dict[str, Failure] = {}
         self._tell = tell
-        self._waiting = [job for job in jobs if not job.look()]
+        self._waiting = [job for job in jobs if not self._is_settled(job)]
         self._held: list[Job] = []
         self._busy: dict[RunWorker, Busy] = {}
         self._idle: list[RunWorker] = []
@@ -87,7 +88,7 @@ class Runner:
             needed = self._needed(job)
             if needed > self.cores - sum(busy.cores for busy in self._busy.values()):
                 return
-            if job.look():  # another process did it
+            if self._is_settled(job):  # another process did it
                 self._waiting.pop(0)
             elif RunDirectory(job.path).is_held():
                 self._held.append(self._waiting.pop(0))
@@ -150,7 +151,7 @@ class Runner:
             self._fail(busy.job, answer.reason, answer.trace)
         elif answer.held:
             self._held.append(busy.job)
-        elif not busy.job.look():
+        elif not self._is_settled(busy.job):
             if busy.pausing:
                 self._waiting.append(busy.job)
             else:
@@ -174,7 +175,7 @@ class Runner:
         job = self._busy.pop(worker).job
         code = worker.end()
         job.deaths += 1
-        if job.look():
+        if self._is_settled(job):
             return
         if job.deaths < MAX_DEATHS:
             self._waiting.append(job)
@@ -182,13 +183,21 @@ class Runner:
         end = f"its process ended {job.deaths} times, the last time in round {job.finished + 1} with exit code {code}"
         self._fail(job, f"{end} (-9: killed, perhaps for lack of memory)")
 
+    def _is_settled(self, job: Job) -> bool:
+        """Tell whether a run is done, or cannot be looked at at all: then it has failed, and keeps no other back."""
+        try:
+            return job.look()
+        except (UserError, OSError) as error:
+            self._fail(job, str(error))
+            return True
+
     def _fail(self, job: Job, reason: str, trace: str | None = None) -> None:
         self.failures[job.digest] = Failure(job.name, reason, trace)
 
     def _look_around(self) -> None:
         """See what others have done, and tell how far everything is."""
         for job in list(self._held):
-            done = job.look()
+            done = self._is_settled(job)
             if done or not RunDirectory(job.path).is_held():
                 self._held.remove(job)
                 self._waiting += [] if done else [job]

@@ -96,6 +96,16 @@ def cosine(rounds: int) -> str:
     return f"rounds={rounds} training.schedule=cosine training.schedule.over={rounds}"
 
 
+def annealed(rounds: int, over: int = 10) -> tuple[When, When]:
+    """Say what the two schedules mean at a scale: constant for its rounds and then annealed, and falling all along."""
+    held = f"training.schedule=cosine training.schedule.hold={rounds} training.schedule.over={over}"
+    says = f"a constant learning rate for {rounds} rounds, which is then annealed over {over}"
+    return (
+        When({"schedule": "constant, then annealed"}, f"rounds={rounds + over} {held} evaluation.every=1", says),
+        When({"schedule": "cosine"}, cosine(rounds), f"a learning rate that falls over {rounds} rounds"),
+    )
+
+
 def convnet(widths: str) -> str:
     """Return the words for a convnet of these widths."""
     return f"model=convnet model.widths=[{widths}]"
@@ -160,6 +170,7 @@ PAPER = Scale(
             "MOON has a projection head on CIFAR, and FedDecorr acts on its output (authors' code)",
         ),
         fixed_after(50),
+        *annealed(100),
     ),
 )
 
@@ -192,6 +203,7 @@ REDUCED: Grids = {
     "swing": {},
     "rivals": {},
     "dying": {},
+    "schedule": {"data": ("cifar10",)},
 }
 """What is left of the studies where a run of everything would take too long."""
 
@@ -216,6 +228,7 @@ SMALL = Scale(
         served("structured_decov", "Structured-DeCov", "0.0001"),
         When({"epochs": 5}, "rounds=24", "24 rounds of 5 local epochs"),
         When({"epochs": 10}, "rounds=15", "15 rounds of 10 local epochs"),
+        *annealed(60),
     ),
     grids=REDUCED,
 )
@@ -227,22 +240,31 @@ MANY = Scale(
     every=f"clients=10 partition=dirichlet {convnet('16,32,64,64,64,128')} training.epochs=1 training.batch=64 "
     f"training.lr=0.05 training.momentum=0.9 training.weight_decay=1e-5 {cosine(30)} "
     "evaluation.every=3 evaluation.final=10",
-    data=SMALL_IMAGES,
+    data={**SMALL_IMAGES, "cifar10, all images": "data=cifar10 data.size=16 data.test=5000"},
     models={
         **EARLY,
         "narrow": convnet("8,16,32,32,32,64"),
-        "middle": convnet("16,32,64,64,64,128"),
         "wide": convnet("32,64,128,128,128,256"),
+        **{f"{width} dimensions": convnet(f"16,32,64,64,64,{width}") for width in (128, 512, 1280)},
     },
     clients={100: f"clients=100 participation=0.2 {cosine(60)}"},
     when=(
         fixed_after(15),
         served("decov", "DeCov", "0.0001"),
         served("structured_decov", "Structured-DeCov", "0.0001"),
-        When({"epochs": 5}, cosine(12), "12 rounds of 5 local epochs"),
-        When({"epochs": 10}, cosine(10), "10 rounds of 10 local epochs"),
+        *annealed(30),
     ),
-    grids={**REDUCED, "beta": {"beta": (0, 0.05, 0.1, 0.2), "alpha": (0.1,)}},
+    grids={
+        **REDUCED,
+        "cifar100": {"data": ("cifar100",), "method": ("fedavg",)},
+        "beta": {"beta": (0, 0.05, 0.1, 0.2), "alpha": (0.1,)},
+        "clients": {"data": ("cifar10, all images",), "clients": (10, 30, 100), "alpha": (0.1,)},
+        "architectures": {
+            "model": ("128 dimensions", "512 dimensions", "1280 dimensions"),
+            "alpha": (0.1,),
+        },
+        "schedule": {"data": ("cifar10", "cifar100")},
+    },
 )
 
 SMOKE = Scale(
@@ -261,7 +283,7 @@ SMOKE = Scale(
         "perceptron": "model=mlp model.widths=[8]",
     },
     clients={8: "clients=8 participation=0.5"},
-    when=(fixed_after(1),),
+    when=(fixed_after(1), *annealed(2, over=1)),
     grids={
         "*": {"data": ("synthetic",), "model": ("convnet",), "alpha": (0.05, 0.5, "inf")},
         "sphere": {"alpha": ("inf", 0.05)},
@@ -291,6 +313,7 @@ SMOKE = Scale(
         "swing": {"alpha": (0.05,)},
         "rivals": {"alpha": (0.05,)},
         "dying": {"model": ("perceptron",), "alpha": (0.05,)},
+        "schedule": {"alpha": (0.05,)},
     },
 )
 

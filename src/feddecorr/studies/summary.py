@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -18,23 +19,31 @@ from feddecorr.errors import UserError
 from feddecorr.files import write_bytes
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.rhythm import is_due
+from feddecorr.schedules import SCHEDULES
 from feddecorr.settings.experiment import Experiment
 from feddecorr.settings.trust import CLOSED
-from feddecorr.strict_json import parse_json
+from feddecorr.strict_json import parse_json, to_json
 from feddecorr.studies.command import command
 
 Line = dict[str, Any]
 """One round, as a run's directory keeps it."""
 
-_REDUCE: dict[str, tuple[int, Callable[[Sequence[float]], float]]] = {
-    "last": (1, lambda values: values[-1]),
-    "last_ten": (10, lambda values: math.fsum(values[-10:]) / 10),
-    "best": (1, max),
+STATISTICS = {
+    "last": "last round",
+    "last_ten": "mean of the last ten",
+    "best": "best round",
+    "transient": "while the learning rate is high",
 }
-"""Of how many evaluated rounds at least, and what of them."""
+"""What a run's accuracy can mean; they tell different stories. `last` is the model that a user gets."""
 
-STATISTICS = tuple(_REDUCE)
-"""What a run's accuracy can mean; they tell different stories."""
+NO_COMMAND = "(none: its settings cannot be read here)"
+"""In place of the command of a record that another version wrote, perhaps."""
+
+LONG = 20
+"""Rounds that a run has at least before the mean of its last ten is one of its end."""
+
+Values = list[tuple[int, float]]
+"""Evaluated rounds and their values."""
 
 
 class _Round(TypedDict):
@@ -113,7 +122,8 @@ class Summary:
         """Take what `to_dict` gave; settings that have come since then have their defaults, which change no bit.
 
         Settings that cannot be read here are taken as they were written, if they are settings of an experiment at all;
-        of code that they name, nothing is imported.
+        of code that they name, nothing is imported. The command is made of the settings: a reader may type it in, and
+        what the file says may be anything.
         """
         summary = cls(**{name: stored[name] for name in cls.__dataclass_fields__})
         whole, rounds = _checks()
@@ -124,21 +134,54 @@ class Summary:
         except UserError:
             if type(summary.experiment["seed"]) is not int or type(summary.experiment["rounds"]) is not int:
                 raise
-            return summary
-        return replace(summary, experiment=experiment.to_dict(), digest=experiment.digest())
+            return replace(summary, command=NO_COMMAND)
+        return replace(
+            summary, experiment=experiment.to_dict(), digest=experiment.digest(), command=command(experiment)
+        )
 
     def statistic(self, name: str, measure: str = "accuracy", rounds: int | None = None) -> float | None:
-        """Return the last value of a measure, the mean of the last ten, or the best (the largest).
+        """Return a measure of a run by one of the `STATISTICS`; `best` is the largest value.
 
         Only evaluated rounds count, and with `rounds` only those up to it; None if they are too few.
         """
         values = [
-            line["model"][measure]
+            (int(line["round"]), float(line["model"][measure]))
             for line in self.rounds
             if line["model"] and line["model"].get(measure) is not None and (rounds is None or line["round"] <= rounds)
         ]
-        fewest, reduce = _REDUCE[name]
-        return float(reduce(values)) if len(values) >= fewest else None
+        return _REDUCE[name](self, values) if values else None
+
+    def rate(self, number: int) -> float:
+        """Return the learning rate of a round, as a share of the first one's; of a schedule unknown here, NaN."""
+        schedule = SCHEDULES.parse(self.experiment["training"]["schedule"], CLOSED)
+        return math.nan if SCHEDULES.is_closed(schedule) else schedule.factor(number) / schedule.factor(1)
+
+    @property
+    def trains_to_the_end(self) -> bool:
+        """Whether clients still move in the last round: its learning rate is at least half of the first."""
+        return self.rate(int(self.rounds[-1]["round"])) >= HIGH
+
+
+HIGH = 0.5
+"""The share of the first learning rate from which on a learning rate is high."""
+
+
+def _last_ten(_: Summary, values: Values) -> float | None:
+    enough = len(values) >= 10 and values[-1][0] >= LONG
+    return math.fsum(value for _, value in values[-10:]) / 10 if enough else None
+
+
+def _transient(summary: Summary, values: Values) -> float | None:
+    high = [value for number, value in values if summary.rate(number) >= HIGH]
+    return fmean(high) if high else None
+
+
+_REDUCE: dict[str, Callable[[Summary, Values], float | None]] = {
+    "last": lambda _, values: values[-1][1],
+    "last_ten": _last_ten,
+    "best": lambda _, values: max(value for _, value in values),
+    "transient": _transient,
+}
 
 
 @cache
@@ -184,7 +227,8 @@ def _newest(lines: Sequence[Line], key: str) -> dict[str, Any]:
 def read_summaries(paths: Sequence[Path]) -> list[Summary]:
     """Return the runs of these files (`.jsonl`) and directories, also of those below a folder.
 
-    A run that is there more than once counts with its most rounds; one without a finished round does not count.
+    A run that is there more than once counts with its most rounds; one without a finished round does not count. One
+    below a folder that cannot be read is named in a warning, and keeps nobody from the others.
     """
     found: dict[str, Summary] = {}
     for path in paths:
@@ -198,9 +242,14 @@ def read_summaries(paths: Sequence[Path]) -> list[Summary]:
 def _read(path: Path) -> Iterator[Summary]:
     if path.is_dir():
         for directory in run_directories(path):
-            run = RunDirectory.open(directory)
-            if run.finished_rounds():
-                yield Summary.of(run)
+            try:
+                run = RunDirectory.open(directory)
+                if run.finished_rounds():
+                    yield Summary.of(run)
+            except (UserError, OSError) as error:
+                if directory == path:  # it was asked for by its name
+                    raise
+                warnings.warn(f"{directory} is left out: {error}", stacklevel=2)
         return
     try:
         lines = path.read_text().splitlines()
@@ -233,6 +282,6 @@ def run_directories(folder: Path) -> Iterator[Path]:
 
 def write_summaries(path: Path, summaries: Iterable[Summary]) -> None:
     """Write one line of JSON for each run, in one step."""
-    lines = [json.dumps(summary.to_dict(), allow_nan=False, separators=(",", ":")) + "\n" for summary in summaries]
+    lines = [to_json(summary.to_dict(), separators=(",", ":")) for summary in summaries]
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_bytes(path, "".join(lines).encode())
+    write_bytes(path, b"".join(lines))

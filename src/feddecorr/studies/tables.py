@@ -10,14 +10,13 @@ from feddecorr.studies.local_models import local_ranks
 from feddecorr.studies.paper_values import named, published
 from feddecorr.studies.sample import Sample
 from feddecorr.studies.study import Finding, Label, Table
+from feddecorr.studies.summary import STATISTICS
 
 Make = Callable[[Seen], list[Finding]]
 
-STATISTICS = {"last": "last round", "last_ten": "mean of the last ten", "best": "best round"}
-
 
 def accuracy(paper: str | None = None) -> Make:
-    """Make a table of accuracies in percent, by all three statistics; `paper` names the table to set beside it."""
+    """Make a table of accuracies in percent, by all statistics; `paper` names the table to set beside it."""
 
     def make(seen: Seen) -> list[Finding]:
         rows = [
@@ -45,7 +44,7 @@ def gains(paper: str | None = None, axis: str = "regularizer", base: Label = "no
             texts = [difference_text(sample.times(100)) for sample in differences]
             whole = without.runs and cell.runs
             theirs = [_published_gain(paper, seen, (without, cell))] if paper else []
-            rows.append([*map(str, cell.labels.values()), *(texts if whole else [MISSING] * 3), *theirs])
+            rows.append([*map(str, cell.labels.values()), *(texts if whole else [MISSING] * len(STATISTICS)), *theirs])
         headings = [*_labels(seen.cells), *STATISTICS.values(), *(["paper"] if paper else [])]
         note = "Mean over the seeds that both have, [95 % interval by Student's t], in how many seeds it is positive."
         return [Table(f"Difference to {axis} {base} (percentage points)", headings, rows, note)]

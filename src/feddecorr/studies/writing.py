@@ -9,9 +9,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import numpy as np
 
+from feddecorr.escaping import csv_cell, markdown
 from feddecorr.files import write_bytes
 from feddecorr.report.page import Section, write_page
 from feddecorr.studies.study import Finding, Table
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Document:
-    """All that is written of a study: `notes` are sentences about how it was made and what is missing."""
+    """All that is written of a study: `notes` are sentences, in Markdown, about how it was made and what is missing."""
 
     name: str
     lead: str
@@ -42,14 +44,15 @@ class Document:
         return [markdown, page, *tables]
 
     def _markdown(self, tables: Sequence[Path]) -> str:
-        parts = [f"# {self.name}", self.lead, *self.notes]
+        parts = [f"# {markdown(self.name)}", markdown(self.lead), *self.notes]
         for finding, file in zip(self.findings, tables, strict=True):
-            parts += [f"## {finding.title}", *([finding.note] if finding.note else [])]
+            parts += [f"## {markdown(finding.title)}", *([markdown(finding.note)] if finding.note else [])]
             if isinstance(finding, Table):
-                parts.append("\n".join(_markdown_row(row) for row in _with_rule(finding)))
+                rule = "|".join(["", *([" --- "] * len(finding.headings)), ""])
+                parts.append("\n".join([_markdown_row(finding.headings), rule, *map(_markdown_row, finding.rows)]))
             else:
-                page, numbers = f"{self.name}.html", f"{self.name}/{file.name}"
-                parts.append(f"Drawn in [{page}]({page}); its points are in [{numbers}]({numbers}).")
+                page, numbers = map(_markdown_link, (f"{self.name}.html", f"{self.name}/{file.name}"))
+                parts.append(f"Drawn in {page}; its points are in {numbers}.")
         return "\n\n".join(parts) + "\n"
 
     def _sections(self, drawn: Sequence[go.Figure | None]) -> Iterator[Section]:
@@ -65,17 +68,17 @@ def _file_names(titles: Sequence[str]) -> list[str]:
     return [f"{name}-{count + 1}" if count else name for name, count in zip(plain, counts, strict=True)]
 
 
-def _with_rule(table: Table) -> Iterable[Sequence[str]]:
-    return [table.headings, ["---"] * len(table.headings), *table.rows]
+def _markdown_link(file: str) -> str:
+    return f"[{markdown(file)}]({quote(file)})"
 
 
 def _markdown_row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+    return f"| {' | '.join(map(markdown, cells))} |"
 
 
 def _write_csv(path: Path, rows: Iterable[Sequence[Any]]) -> None:
     stream = io.StringIO()
-    csv.writer(stream, lineterminator="\n").writerows(rows)
+    csv.writer(stream, lineterminator="\n").writerows(map(csv_cell, row) for row in rows)
     write_bytes(path, stream.getvalue().encode())
 
 

@@ -5,12 +5,14 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import ttest_1samp
 
 from feddecorr.studies.claims.rules import (
     POINT,
     Rule,
     decide,
     does_not_increase,
+    holm,
     increases,
     seeds_needed,
     stays_below,
@@ -70,10 +72,32 @@ def test_a_shorter_interval_never_takes_an_answer_back(
     assert rule(low, high) is None or rule(cut_low, cut_high) is not None
 
 
-def test_two_seeds_cannot_tell() -> None:
-    """However alike they are."""
-    assert decide(increases(POINT), Sample({0: 0.5, 1: 0.5})) is None
-    assert decide(increases(POINT), Sample({0: 0.5, 1: 0.5, 2: 0.5})) is True
+def test_few_seeds_cannot_tell() -> None:
+    """However alike they are; nor can fewer than were declared."""
+    assert decide(increases(POINT), Sample(dict.fromkeys(range(4), 0.5))) is None
+    assert decide(increases(POINT), Sample(dict.fromkeys(range(5), 0.5))) is True
+    assert decide(increases(POINT), Sample(dict.fromkeys(range(5), 0.5), declared=6)) is None
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=20))
+def test_a_correction_for_many_questions_keeps_the_order_and_never_helps(p_values: list[float]) -> None:
+    """The smallest p-value is multiplied by the number of questions, the largest counts as it is, if nothing before."""
+    corrected = holm(p_values)
+    assert all(after >= before for before, after in zip(p_values, corrected, strict=True))
+    order = sorted(range(len(p_values)), key=p_values.__getitem__)
+    assert corrected[order[0]] == min(1.0, len(p_values) * p_values[order[0]])
+    assert [corrected[index] for index in order] == sorted(corrected)
+
+
+def test_the_correction_is_that_of_holm() -> None:
+    """An example by hand."""
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+
+
+def test_the_p_value_is_that_of_scipy() -> None:
+    """Student's t for one sample, two-sided."""
+    values = [0.3, -0.1, 0.25, 0.4, 0.05]
+    assert Sample(dict(enumerate(values))).p_value == pytest.approx(ttest_1samp(values, 0).pvalue)
 
 
 @given(st.lists(st.floats(-0.05, 0.05), min_size=3, max_size=6))

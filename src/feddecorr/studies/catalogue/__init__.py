@@ -34,6 +34,7 @@ STUDIES: dict[str, Study] = {
     "stability": STABILITY,
     "theory": GradientFlow(),
     "loss-scale": beyond.LOSS_SCALE,
+    "schedule": beyond.SCHEDULE,
     "many-classes": beyond.MANY_CLASSES,
     "norms": beyond.NORMS,
     "averaging": beyond.AVERAGING,

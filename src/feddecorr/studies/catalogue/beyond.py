@@ -6,7 +6,7 @@ import math
 
 from feddecorr.studies.catalogue.accuracy import BOTH
 from feddecorr.studies.cells import MISSING, Cell
-from feddecorr.studies.drawings import all_client_spectra, over, spectra
+from feddecorr.studies.drawings import all_client_spectra, over, per_round, spectra
 from feddecorr.studies.grid import Grid, Seen
 from feddecorr.studies.local_models import change_by_averaging, typical_local_ranks
 from feddecorr.studies.sample import Sample
@@ -27,6 +27,27 @@ LOSS_SCALE = Grid(
     makes=(accuracy(), gains(axis="beta", base=0), ranks, over("beta", panels=("data", "alpha"))),
 )
 """Which strength does what: the paper's formula and the scale of its authors' code; zero is without the term."""
+
+
+SCHEDULE = Grid(
+    name="schedule",
+    shows="FedAvg without and with FedDecorr while the learning rate is constant, and after it was annealed",
+    place="beyond the paper",
+    axes={
+        "data": ("cifar10",),
+        "method": ("fedavg",),
+        "schedule": ("constant, then annealed", "cosine"),
+        "regularizer": BOTH,
+        "alpha": (0.1,),
+    },
+    makes=(
+        accuracy(),
+        gains(),
+        ranks,
+        per_round("accuracy", panels=("data", "schedule"), what="accuracy"),
+    ),
+)
+"""Does annealing the learning rate take the gain away? The paper's learning rate is constant."""
 
 
 MANY_CLASSES = Grid(
@@ -70,12 +91,12 @@ def living(seen: Seen) -> list[Finding]:
             cell.text(cell.sample("last", "dead_features"), 1),
             cell.text(cell.sample("last", "dimensions"), 0).partition(" ±")[0],
             cell.text(cell.sample("last", "effective_rank"), 1),
-            cell.text(cell.sample("last_ten"), factor=100),
+            cell.text(cell.sample("last"), factor=100),
         ]
         for cell in seen.cells
     ]
     labels = seen.cells[0].labels if seen.cells else ()
-    headings = [*labels, "seeds", "dead features", "of", "effective rank", "accuracy (%), mean of the last ten"]
+    headings = [*labels, "seeds", "dead features", "of", "effective rank", "accuracy (%), last round"]
     return [Table("Features that never vary", headings, rows, f"Of the global model after the last round. {seen.note}")]
 
 

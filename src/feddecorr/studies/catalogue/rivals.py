@@ -12,7 +12,8 @@ from feddecorr.studies.cells import Cell, split_by
 from feddecorr.studies.grid import Grid, Seen
 from feddecorr.studies.local_models import local_ranks
 from feddecorr.studies.study import Figure, Finding, Labels, Table
-from feddecorr.studies.tables import STATISTICS, gains
+from feddecorr.studies.summary import STATISTICS
+from feddecorr.studies.tables import gains
 
 NEURAL_COLLAPSE = {
     "NC1": "nc1_variability",

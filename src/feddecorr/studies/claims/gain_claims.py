@@ -6,9 +6,11 @@ import math
 from collections.abc import Iterable, Sequence
 
 from feddecorr.studies.claims.claim import PERCENT, POINTS, Part, Trial
-from feddecorr.studies.claims.duels import DECIDING, Duel, Run, duels, group_duels
+from feddecorr.studies.claims.evidence import PRIMARY, PairedRuns, Run, group_pairs, paired_runs
 from feddecorr.studies.claims.rules import POINT, TENTH, increases, stays_within
-from feddecorr.studies.sample import Sample
+from feddecorr.studies.paper_values import published
+from feddecorr.studies.sample import Sample, mean_of
+from feddecorr.studies.study import Label
 from feddecorr.studies.summary import Summary
 
 STRONG = (0.05, 0.1)
@@ -17,38 +19,57 @@ NOTHING = Sample({})
 ROUNDING = 1e-9
 
 
-def gain_part(says: str, duel: Duel | None) -> Part:
+def gain_part(says: str, pair: PairedRuns | None, paper: float | None = None) -> Part:
     """Return that FedDecorr improves accuracy; nothing is measured where there is no pair."""
-    gains = duel.gains() if duel else {}
-    others = {name: found for name, found in gains.items() if name != DECIDING}
-    return Part(says, gains.get(DECIDING, NOTHING), increases(POINT), POINTS, others)
+    gains = pair.gains() if pair else {}
+    primary = gains.get(PRIMARY, NOTHING)
+    return Part(says, primary, increases(POINT), POINTS, others(gains), paper, tested=True)
 
 
-def by_alpha(found: Iterable[Duel]) -> dict[float, Duel]:
+def others(gains: dict[str, Sample]) -> dict[str, Sample]:
+    """Return the statistics that decide nothing."""
+    return {name: found for name, found in gains.items() if name != PRIMARY}
+
+
+def papers_gain(table: str, data: str, *, regularizer: str = "feddecorr", **labels: Label) -> float | None:
+    """Return what a regularizer adds in a table of the paper, if it has that row for the data set."""
+    asked = {"data": data, "method": "fedavg", **labels}
+    without, found = (published(table, {**asked, "regularizer": name}) for name in ("none", regularizer))
+    return (found[0].mean - without[0].mean) / 100 if without and found else None
+
+
+def by_alpha(found: Iterable[PairedRuns]) -> dict[float, PairedRuns]:
     """Return pairs by their split's alpha."""
-    return {duel.run.alpha: duel for duel in found if duel.run.alpha is not None}
+    return {pair.run.alpha: pair for pair in found if pair.run.alpha is not None}
 
 
 def heterogeneity(runs: Sequence[Run]) -> list[Trial]:
     """4: FedDecorr improves FedAvg at alpha 0.05 and 0.1, by more than at 0.5."""
     trials = []
-    for found in group_duels(duels(runs), ["partition.alpha"]):
+    for found in group_pairs(paired_runs(runs), ["partition.alpha"]):
         known = by_alpha(found)
         if known.keys() & set(STRONG):
-            parts = [gain_part(f"gain at alpha {alpha}", known.get(alpha)) for alpha in STRONG]
-            trials.append(duel_trial([*parts, more_than_weak("", known, STRONG)], found, ["partition.alpha"]))
+            data = str(found[0].run.settings["data.name"])
+            parts = [
+                gain_part(f"gain at alpha {alpha}", known.get(alpha), papers_gain("main", data, alpha=alpha))
+                for alpha in STRONG
+            ]
+            trials.append(pair_trial([*parts, more_than_weak("", known, STRONG)], found, ["partition.alpha"]))
     return trials
 
 
-def more_than_weak(name: str, known: dict[float, Duel], strong: Sequence[float]) -> Part:
+def more_than_weak(name: str, known: dict[float, PairedRuns], strong: Sequence[float]) -> Part:
     """Return that the mean gain under strong heterogeneity is larger than that at alpha 0.5."""
     says = f"{name}gain at alpha {' and '.join(map(str, strong))} beyond that at {WEAK}"
-    if not all(alpha in known for alpha in (*strong, WEAK)):
-        return Part(says, NOTHING, increases(POINT), POINTS)
-    gains = [known[alpha].gains()[DECIDING] for alpha in strong]
-    seeds = set.intersection(*(set(gain.values) for gain in gains))
-    mean = Sample({seed: sum(gain.values[seed] for gain in gains) / len(gains) for seed in sorted(seeds)})
-    return Part(says, mean.minus(known[WEAK].gains()[DECIDING]), increases(POINT), POINTS)
+    differences: dict[str, Sample] = {}
+    if all(alpha in known for alpha in (*strong, WEAK)):
+        gains = [known[alpha].gains() for alpha in strong]
+        weak = known[WEAK].gains()
+        differences = {
+            statistic: mean_of(gain[statistic] for gain in gains).minus(weak[statistic]) for statistic in weak
+        }
+    primary = differences.get(PRIMARY, NOTHING)
+    return Part(says, primary, increases(POINT), POINTS, others(differences), tested=True)
 
 
 def other_methods(runs: Sequence[Run]) -> list[Trial]:
@@ -56,35 +77,44 @@ def other_methods(runs: Sequence[Run]) -> list[Trial]:
     varied = ["method", "partition.alpha", "model.projection"]
     names = ("fedprox", "fedavgm", "moon")
     trials = []
-    for found in group_duels([duel for name in names for duel in duels(runs, name)], varied):
+    for found in group_pairs([pair for name in names for pair in paired_runs(runs, name)], varied):
+        data = str(found[0].run.settings["data.name"])
         parts: list[Part] = []
         for name in names:
-            known = by_alpha(duel for duel in found if duel.run.method == name)
+            known = by_alpha(pair for pair in found if pair.run.method == name)
             strong = [alpha for alpha in STRONG if alpha in known]
-            parts += [gain_part(f"{name}: gain at alpha {alpha}", known[alpha]) for alpha in strong]
+            parts += [
+                gain_part(
+                    f"{name}: gain at alpha {alpha}",
+                    known[alpha],
+                    papers_gain("main", data, method=name, alpha=alpha),
+                )
+                for alpha in strong
+            ]
             if not strong:
                 parts.append(gain_part(f"{name}: gain at alpha 0.05 or 0.1", None))
             elif WEAK in known:
                 parts.append(more_than_weak(f"{name}: ", known, strong))
-        trials.append(duel_trial(parts, found, varied))
+        trials.append(pair_trial(parts, found, varied))
     return trials
 
 
 def homogeneous(runs: Sequence[Run]) -> list[Trial]:
     """6: at alpha = inf it is on par."""
     trials = []
-    for duel in duels(runs):
-        if duel.run.alpha == math.inf:
-            gains = duel.gains()
-            part = Part("gain at alpha inf", gains.pop(DECIDING), stays_within(POINT), POINTS, gains)
-            trials.append(duel_trial([part], [duel]))
+    for pair in paired_runs(runs):
+        if pair.run.alpha == math.inf:
+            gains = pair.gains()
+            paper = papers_gain("main", str(pair.run.settings["data.name"]), alpha="inf")
+            part = Part("gain at alpha inf", gains[PRIMARY], stays_within(POINT), POINTS, others(gains), paper)
+            trials.append(pair_trial([part], [pair]))
     return trials
 
 
 def speed(runs: Sequence[Run]) -> list[Trial]:
     """13: fewer rounds to a given accuracy."""
     trials = []
-    for found in group_duels(duels(runs), ["partition.alpha"]):
+    for found in group_pairs(paired_runs(runs), ["partition.alpha"]):
         known = by_alpha(found)
         parts = [
             Part(
@@ -97,36 +127,37 @@ def speed(runs: Sequence[Run]) -> list[Trial]:
             if alpha in known
         ]
         if parts:
-            trials.append(duel_trial(parts, found, ["partition.alpha"]))
+            trials.append(pair_trial(parts, found, ["partition.alpha"]))
     return trials
 
 
-def saved_rounds(duel: Duel) -> Sample:
-    """Return log(rounds without / rounds with) until both have reached what the weaker of them reaches in the end."""
+def saved_rounds(pair: PairedRuns) -> Sample:
+    """Return log(rounds without / rounds with) until both have reached what the weaker of them has in the end."""
+    planned = pair.difference(accuracy).declared
     found = {}
-    for seed in sorted(duel.without.keys() & duel.beside.keys()):
-        pair = [duel.without[seed].summary, duel.beside[seed].summary]
-        ends = [accuracy(summary) for summary in pair]
+    for seed in sorted(pair.without.keys() & pair.decorrelated.keys()):
+        arms = [pair.without[seed].summary, pair.decorrelated[seed].summary]
+        ends = [accuracy(summary) for summary in arms]
         if None not in ends:
             goal = min(end for end in ends if end is not None)
-            before, after = (rounds_until(summary, goal) for summary in pair)
+            before, after = (rounds_until(summary, goal) for summary in arms)
             found[seed] = math.log(before / after)
-    return Sample(found)
+    return Sample(found, planned)
 
 
 def rounds_until(summary: Summary, goal: float) -> int:
-    """Return the first evaluated round with that accuracy; some of the last ten has their mean, but for rounding."""
+    """Return the first evaluated round with that accuracy; the last one has it."""
     evaluated = [line for line in summary.rounds if line["model"]]
     return next(int(line["round"]) for line in evaluated if line["model"]["accuracy"] >= goal - ROUNDING)
 
 
 def accuracy(summary: Summary) -> float | None:
     """Return the accuracy by the statistic that decides."""
-    return summary.statistic(DECIDING)
+    return summary.statistic(PRIMARY)
 
 
-def duel_trial(parts: Sequence[Part], found: Sequence[Duel], varied: Sequence[str] = ()) -> Trial:
+def pair_trial(parts: Sequence[Part], found: Sequence[PairedRuns], varied: Sequence[str] = ()) -> Trial:
     """Return a claim in the setting of these pairs, described without what varies between them."""
-    runs = [run for duel in found for run in duel.runs]
+    runs = [run for pair in found for run in pair.runs]
     options = ", ".join(f"{key} {value}" for key, value in found[0].run.regularizers["feddecorr"].items())
     return Trial(f"{found[0].run.describe(varied)}, {options}", parts, runs, found[0].is_papers)

@@ -8,16 +8,19 @@ gives the same answer.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from feddecorr.studies.sample import Sample, half_width
 
 Rule = Callable[[float, float], bool | None]
 """From the ends of an interval: the claim is true, it is not, or nobody can tell."""
 
-FEWEST_SEEDS = 3
+FEWEST_SEEDS = 5
 MOST_SEEDS = 1000
-"""Beyond so many, the number of seeds that would be needed is not told."""
+"""The number of seeds that would settle a question is reported up to this one."""
+
+LEVEL = 0.05
+"""The p-value, corrected for many questions, up to which a gain in accuracy counts."""
 
 POINT = 0.01
 """A difference in accuracy that counts: one percentage point."""
@@ -73,16 +76,26 @@ def stays_below(limit: float) -> Rule:
 
 
 def decide(rule: Rule, sample: Sample) -> bool | None:
-    """Return the rule's answer; fewer than three seeds cannot tell."""
-    return rule(sample.low, sample.high) if len(sample) >= FEWEST_SEEDS else None
+    """Return the rule's answer; too few seeds, or fewer than planned, cannot tell."""
+    return rule(sample.low, sample.high) if len(sample) >= FEWEST_SEEDS and sample.is_complete else None
 
 
 def seeds_needed(rule: Rule, sample: Sample) -> int | None:
     """Return how many seeds would decide if mean and deviation stayed as they are; None beyond a thousand."""
     if len(sample) < 2:
-        return FEWEST_SEEDS
-    for count in range(FEWEST_SEEDS, MOST_SEEDS + 1):
+        return sample.declared or FEWEST_SEEDS
+    for count in range(max(FEWEST_SEEDS, sample.declared or 0), MOST_SEEDS + 1):
         half = half_width(sample.deviation, count)
         if rule(sample.mean - half, sample.mean + half) is not None:
             return count
     return None
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Return the p-values corrected for their number (Holm, 1979), in the same order."""
+    corrected = [1.0] * len(p_values)
+    largest = 0.0
+    for place, index in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        largest = max(largest, min(1.0, (len(p_values) - place) * p_values[index]))
+        corrected[index] = largest
+    return corrected

@@ -12,20 +12,27 @@ from typing import Any
 import numpy as np
 
 from feddecorr.settings.words import flatten
-from feddecorr.studies.claims.rules import FEWEST_SEEDS
+from feddecorr.studies.claims.plan import Plan
 from feddecorr.studies.contexts import Context, context, is_finished
-from feddecorr.studies.sample import Sample
+from feddecorr.studies.sample import Sample, fewest
 from feddecorr.studies.summary import STATISTICS, Summary
 
-DECIDING = "last_ten"
-"""The statistic that decides: the mean of the last ten evaluated rounds, which swings least."""
+PRIMARY = "last"
+"""The statistic that decides: the last round, the model that a user gets."""
+
+NETWORKS = {"mobilenetv2": 3, "resnet18": 2, "resnet32": 2, "resnet20": 2}
+"""How near a network is to those that the paper trains; others count 1."""
+
+SIDES = {"cifar10": 32, "cifar100": 32, "tinyimagenet": 64}
+"""Pixels of a side, as in the paper."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run and what is asked of its settings."""
+    """A finished run and what is asked of its settings; `declared` is how many seeds its setting has by the plan."""
 
     summary: Summary
+    declared: int | None = None
 
     @cached_property
     def settings(self) -> dict[str, Any]:
@@ -63,6 +70,13 @@ class Run:
         return float(images) * float(self.settings["training.epochs"]) * float(self.settings["rounds"])
 
     @property
+    def fidelity(self) -> tuple[float, float, float]:
+        """How near it is to the paper's runs: by its network, the size of its images, and how many it trains on."""
+        side = SIDES.get(str(self.settings["data.name"]))
+        size = (self.settings.get("data.size") or side) / side if side else 0.0
+        return NETWORKS.get(str(self.settings["model.name"]), 1), float(size), self.work
+
+    @property
     def width(self) -> int:
         """Dimensions of the representation."""
         return len(self.summary.spectrum or [])
@@ -87,10 +101,17 @@ class Run:
         return "" if count is None or "partition.per_client" in but else f"{count} classes per client"
 
 
-def runs_of(summaries: Iterable[Summary]) -> list[Run]:
-    """Return the finished runs, fuller ones later: of several records of one experiment, the last counts."""
+def runs_of(summaries: Iterable[Summary], plan: Plan | None = None) -> list[Run]:
+    """Return the finished runs, fuller ones later: of several records of one experiment, the last counts.
+
+    By a plan, seeds beyond those of a setting do not count; a setting that it does not know has none declared.
+    """
     fuller_later = sorted(summaries, key=lambda summary: bool(summary.local_models))
-    return [Run(summary) for summary in fuller_later if is_finished(summary)]
+    finished = [summary for summary in fuller_later if is_finished(summary)]
+    if plan is None:
+        return [Run(summary) for summary in finished]
+    runs = [Run(summary, plan.declared.get(context(summary), 0)) for summary in finished]
+    return [run for run in runs if not run.declared or run.seed < run.declared]
 
 
 Key = tuple[Context, str]
@@ -105,21 +126,21 @@ def group(runs: Iterable[Run], but: Sequence[str] = ()) -> list[list[Run]]:
 
 
 @dataclass(frozen=True)
-class Duel:
+class PairedRuns:
     """Runs without and with FedDecorr, equal in everything else, by seed."""
 
     without: Mapping[int, Run]
-    beside: Mapping[int, Run]
+    decorrelated: Mapping[int, Run]
 
     @property
     def run(self) -> Run:
         """One of them, to ask for settings."""
-        return next(iter(self.beside.values()))
+        return next(iter(self.decorrelated.values()))
 
     @property
     def runs(self) -> list[Run]:
         """All of them."""
-        return [*self.without.values(), *self.beside.values()]
+        return [*self.without.values(), *self.decorrelated.values()]
 
     @property
     def strength(self) -> str:
@@ -135,7 +156,7 @@ class Duel:
 
     def difference(self, of: Callable[[Summary], float | None]) -> Sample:
         """Return a number with FedDecorr minus the same without, over the seeds that have both."""
-        return sample(self.beside, of).minus(sample(self.without, of))
+        return sample(self.decorrelated, of).minus(sample(self.without, of))
 
     def gains(self) -> dict[str, Sample]:
         """Return the differences in accuracy, by statistic."""
@@ -149,10 +170,11 @@ def _statistic(name: str) -> Callable[[Summary], float | None]:
 def sample(runs: Mapping[int, Run], of: Callable[[Summary], float | None]) -> Sample:
     """Return a number of each run that has it, by seed."""
     found = {seed: of(run.summary) for seed, run in runs.items()}
-    return Sample({seed: value for seed, value in found.items() if value is not None})
+    known = {seed: value for seed, value in found.items() if value is not None}
+    return Sample(known, fewest(run.declared for run in runs.values()))
 
 
-def duels(runs: Iterable[Run], method: str = "fedavg") -> list[Duel]:
+def paired_runs(runs: Iterable[Run], method: str = "fedavg") -> list[PairedRuns]:
     """Return every pair of arms of that method; each strength of FedDecorr is a pair of its own."""
     found = []
     for equal in group([run for run in runs if run.method == method], but=["regularizers"]):
@@ -161,38 +183,34 @@ def duels(runs: Iterable[Run], method: str = "fedavg") -> list[Duel]:
         for run in equal:
             if set(run.regularizers) == {"feddecorr"}:
                 strengths.setdefault(json.dumps(run.regularizers, sort_keys=True), {})[run.seed] = run
-        found += [Duel(without, beside) for beside in strengths.values() if without.keys() & beside.keys()]
+        found += [PairedRuns(without, arm) for arm in strengths.values() if without.keys() & arm.keys()]
     return found
 
 
-def group_duels(found: Iterable[Duel], but: Sequence[str]) -> list[list[Duel]]:
+def group_pairs(found: Iterable[PairedRuns], but: Sequence[str]) -> list[list[PairedRuns]]:
     """Return pairs that agree in FedDecorr's strength and in all settings but these."""
-    groups: dict[Key, list[Duel]] = {}
-    for duel in found:
-        groups.setdefault((context(duel.run.summary, ["regularizers", *but]), duel.strength), []).append(duel)
+    groups: dict[Key, list[PairedRuns]] = {}
+    for pair in found:
+        groups.setdefault((context(pair.run.summary, ["regularizers", *but]), pair.strength), []).append(pair)
     return list(groups.values())
 
 
 def change(points: Sequence[tuple[float, Sample]]) -> Sample:
     """Return, by seed, by how much a straight line through points rises from the least to the largest x.
 
-    It takes three different x. Points with fewer than three seeds are left out if that leaves enough.
+    It takes three different x.
     """
-    full = [(x, sample) for x, sample in points if len(sample) >= FEWEST_SEEDS]
-    used = full if _different(full) >= 3 else points
-    if _different(used) < 3:
+    points = sorted(points, key=lambda point: point[0])
+    if len({x for x, _ in points}) < 3:
         return Sample({})
-    places = np.array([x for x, _ in used])
-    seeds = sorted(set.intersection(*(set(sample.values) for _, sample in used)))
-    curves = {seed: np.array([sample.values[seed] for _, sample in used]) for seed in seeds}
-    return Sample({seed: _slope(places, curve) * float(np.ptp(places)) for seed, curve in curves.items()})
+    places = np.array([x for x, _ in points])
+    seeds = sorted(set.intersection(*(set(sample.values) for _, sample in points)))
+    curves = {seed: np.array([sample.values[seed] for _, sample in points]) for seed in seeds}
+    slopes = {seed: _slope(places, curve) * float(np.ptp(places)) for seed, curve in curves.items()}
+    return Sample(slopes, fewest(sample.declared for _, sample in points))
 
 
 def _slope(places: np.ndarray, values: np.ndarray) -> float:
     """Return the slope of the line of least squares; of equal values exactly zero, on any processor."""
     from_centre = places - places.mean()
     return float(from_centre @ (values - values[0]) / (from_centre @ from_centre))
-
-
-def _different(points: Sequence[tuple[float, Sample]]) -> int:
-    return len({x for x, _ in points})
