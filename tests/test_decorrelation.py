@@ -46,12 +46,12 @@ def correlations(z: Tensor) -> Tensor:
 
 
 def counted(z: Tensor) -> Tensor:
-    """Return the correlations, with the share to which the feature of a row has died added to all of its squares."""
+    """Return the squared correlations, each as far on the way to 1 as one of its two features has died."""
     variances = z.var(0, correction=0)
     small = 0.01 * variances.mean()
-    died = (small / (variances + small)).nan_to_num()
-    squares = correlations(z).square() + died.square()[:, None] * (1 - torch.eye(z.shape[1]))
-    return squares.sqrt()
+    alive = 1 - (small / (variances + small)).nan_to_num(1.0).square()
+    both = torch.outer(alive, alive)
+    return (both * correlations(z).square() + 1 - both).fill_diagonal_(1.0)
 
 
 def covariances(z: Tensor, correction: int = 0) -> Tensor:
@@ -83,8 +83,8 @@ ORACLES: dict[str, Loss] = {
     "released": lambda z: (
         off_diagonal((len(z) - 1) * correlations(z)).square().mean().nan_to_num() / len(z)  # no entries, no mean
     ),
-    "paper, dying counted": lambda z: counted(z).square().mean(),
-    "released, dying counted": lambda z: off_diagonal((len(z) - 1) * counted(z)).square().mean().nan_to_num() / len(z),
+    "paper, dying counted": lambda z: counted(z).mean(),
+    "released, dying counted": lambda z: (len(z) - 1) ** 2 / len(z) * off_diagonal(counted(z)).mean().nan_to_num(),
     "logdet": lambda z: -torch.logdet(0.99 * correlations(z) + 0.01 * torch.eye(z.shape[1])) / z.shape[1],
     "decov": lambda z: off_diagonal(covariances(z)).square().sum() / 2,
     "structured_decov": lambda z: between_pairs(covariances(z)).square().sum() / 2,
@@ -528,4 +528,31 @@ def test_fading_is_of_no_scale_and_counts_the_dead() -> None:
     expected = torch.tensor([small / (1 + small), small / (0.01 + small), 1.0], dtype=torch.float64)
     torch.testing.assert_close(fading(z), expected)
     torch.testing.assert_close(fading(1000 * z), expected)
-    assert not fading(torch.ones(4, 3)).any()
+    assert fading(torch.ones(4, 3)).all()
+
+
+@given(batches, st.integers(0, 8))
+def test_the_death_of_a_feature_never_lowers_the_loss_that_counts_it(values: np.ndarray, place: int) -> None:
+    """However correlated it was: its squared correlations become 1, by both scales of the loss."""
+    z = torch.from_numpy(values)
+    dead = z.clone()
+    dead[:, place % z.shape[1]] = 7.0
+    for name in ("paper", "released"):
+        before, after = (feddecorr(each, name, dying="counted") for each in (z, dead))
+        assert after >= before - 1e-3 * (1 + before)  # others fade a little less when the mean of variances falls
+
+
+def test_a_dead_feature_counts_as_correlated_with_every_other() -> None:
+    """Of d uncorrelated features, each dead one has 2 (d − 1) of d (d − 1) entries; where all are dead, all are 1."""
+    signs = torch.tensor([[1, 1, 1, 1], [1, -1, 1, -1], [1, 1, -1, -1], [1, -1, -1, 1]], dtype=torch.float64)
+    z = torch.cat([signs[:, 1:], torch.full((4, 1), 3.0)], 1)  # three orthogonal features and a dead one
+    unit = (4 - 1) ** 2 / 4
+    assert float(feddecorr(z, dying="counted")) == pytest.approx(unit * 2 / 4, rel=1e-3)
+    assert float(feddecorr(torch.ones(4, 5), dying="counted")) == pytest.approx(unit)
+    assert float(feddecorr(torch.ones(4, 5), "paper", dying="counted")) == pytest.approx(1.0)
+
+
+def test_counting_the_dead_changes_next_to_nothing_where_none_fades() -> None:
+    """Features of one variance have faded by a hundredth, whose square is next to nothing."""
+    z = torch.nn.functional.normalize(random(32, 8) - random(32, 8).mean(0), dim=0)
+    assert float(feddecorr(z, dying="counted")) == pytest.approx(float(feddecorr(z)), abs=0.01)

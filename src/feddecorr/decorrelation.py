@@ -80,7 +80,8 @@ def feddecorr(z: Tensor, normalization: Normalization = "released", dying: Dying
     released = ((n−1)² / n) · (d·paper − 1) / (d−1), so one β acts about n times stronger under `released`.
 
     As published, a feature that never varies correlates with nothing: its death lowers the loss (`ignored`). Under
-    `counted` it counts as correlated with every other, and one that fades as far as it has faded.
+    `counted` its squared correlation with every other feature is 1, and that of one that fades lies as far on the way
+    to 1 as it has faded. So the death of a feature never lowers the loss, and where all are dead, it is largest.
     """
     return _feddecorr(z, normalization, dying)
 
@@ -95,11 +96,17 @@ def feddecorr_of_each(z: Tensor, normalization: Normalization = "released", dyin
 def _feddecorr(z: Tensor, normalization: Normalization, dying: Dying) -> Tensor:
     n, d = z.shape[-2:]
     scores = standardize(z)
+    pairs = d * max(d - 1, 1)
+    if known_dying(dying) == "counted":
+        alive = 1 - fading(z).square()
+        # Squared correlations between living features, and 1 in place of what the dead have lost.
+        weighted = scores * alive.clamp(min=torch.finfo(z.dtype).tiny).sqrt().unsqueeze(-2)
+        both_alive = (alive.sum(-1).square() - alive.square().sum(-1)) / pairs
+        mean = off_diagonal(weighted) / (n**2 * pairs) + (1 - both_alive) * (d > 1)
+        return (1 + (d - 1) * mean) / d if known_normalization(normalization) == "paper" else mean * ((n - 1) ** 2 / n)
     if known_normalization(normalization) == "paper":
-        loss, unit = gram(scores).square().sum((-2, -1)) / (n * d) ** 2, (d - 1) / d
-    else:
-        loss, unit = off_diagonal(scores) * ((n - 1) ** 2 / (n**3 * d * max(d - 1, 1))), (n - 1) ** 2 / n
-    return loss if known_dying(dying) == "ignored" else loss + unit * fading(z).square().mean(-1)
+        return gram(scores).square().sum((-2, -1)) / (n * d) ** 2
+    return off_diagonal(scores) * ((n - 1) ** 2 / (n**3 * pairs))
 
 
 def fading(z: Tensor) -> Tensor:
@@ -111,7 +118,7 @@ def fading(z: Tensor) -> Tensor:
     moved = z - z[..., :1, :].detach()
     variances = (moved - moved.mean(-2, keepdim=True)).square().mean(-2)
     small = FADED * variances.mean(-1, keepdim=True)
-    return small / (variances + small).clamp(min=torch.finfo(z.dtype).tiny)
+    return 1 - variances / (variances + small).clamp(min=torch.finfo(z.dtype).tiny)
 
 
 @loss_of_batches
