@@ -18,12 +18,12 @@ from feddecorr.messages import Update
 from feddecorr.methods import METHODS
 from feddecorr.runs.pipeline import resume, run
 from feddecorr.states import Mean, State
-from feddecorr.transforms import TRANSFORMS, Attack, GeometricMedian, Krum, Median, Transform, TrimmedMean
+from feddecorr.transforms import GeometricMedian, Krum, Median, Transform, TrimmedMean
 
 ROBUST: dict[str, Transform] = {
     "median": Median(),
     "trimmed_mean": TrimmedMean(share=0.25),
-    "geometric_median": GeometricMedian(iterations=200, smoothing=1e-12),
+    "geometric_median": GeometricMedian(),
     "krum": Krum(hostile=2),
     "multi-krum": Krum(hostile=2, keep=5),
 }
@@ -138,14 +138,31 @@ def test_any_method_takes_any_rule_from_any_engine_and_after_a_resume(name: str,
     assert begun + result(resume(f"{tmp_path}/run", experiment=pool)) == expected
 
 
-@pytest.mark.parametrize("sends", ["noise", "flipped", "scaled"])
-def test_an_attack_is_as_strong_as_it_is_told(sends: str) -> None:
-    updates = draw()
-    attack = Attack(clients=2, sends=sends, strength=3.0)
-    found = apply(attack, updates)
-    for before, after in zip(updates[:2], found[:2], strict=True):
-        assert float(flat(after.weights).norm()) == pytest.approx(3 * float(flat(before.weights).norm()), rel=1e-6)
-        turned = float(flat(after.weights) @ flat(before.weights))
-        assert {"flipped": turned < 0, "scaled": turned > 0, "noise": True}[sends]
-    assert found[2:] == updates[2:]
-    assert TRANSFORMS.name(attack) == "attack"
+@pytest.mark.parametrize("rule", ["median", "trimmed_mean", "geometric_median"])
+def test_who_is_far_from_the_robust_mean_is_named(rule: str) -> None:
+    honest = draw()
+    far = {name: tensor * 1e9 for name, tensor in honest[0].weights.items()}
+    sent = [replace(honest[0], weights=far, note="it lost its memory"), *honest[1:]]
+    notes = [update.note for update in apply(ROBUST[rule], sent)]
+    assert notes[0].startswith("it lost its memory; its weights are ")
+    assert notes[0].endswith("times as far from the robust mean as the median client's")
+    assert not any(notes[1:])
+    assert not any(update.note for update in apply(ROBUST[rule], honest))
+
+
+def test_a_round_records_whom_a_rule_named_and_whom_it_left_out() -> None:
+    words = [
+        "clients=7",
+        "rounds=1",
+        "partition=homogeneous",
+        "transforms.attack.strength=1e6",
+        "transforms.attack.clients=1",
+    ]
+    (record,) = run(small(*words, "transforms=attack,median", "transforms.median.name=median"))
+    assert list(record.notes) == [0]
+    assert "its weights are" in record.notes[0]
+    (record,) = run(small(*words, "transforms=attack,krum", "transforms.krum.keep=5"))
+    assert len(record.notes) == 2
+    assert record.notes[0] == "its update was left out by transforms=attack,krum"
+    (record,) = run(small(*words[:3]))
+    assert not record.notes

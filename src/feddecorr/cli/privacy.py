@@ -29,6 +29,7 @@ def privacy(
     from feddecorr.accounting import privacy_spent  # noqa: PLC0415
     from feddecorr.runs.directory import RunDirectory  # noqa: PLC0415
     from feddecorr.settings.experiment import Experiment  # noqa: PLC0415 - PyTorch is loaded when it is needed
+    from feddecorr.transforms.private import Privacy  # noqa: PLC0415
 
     said = words or []
     if len(said) == 1 and Path(said[0]).is_dir():
@@ -45,3 +46,6 @@ def privacy(
     print_text(f"{guarantee} after {spent.rounds} rounds: {spent.neighbours}")
     if spent.epsilon_if_drawn != spent.epsilon:
         say(f"for a client that is known to have been in every round, epsilon is {spent.epsilon_if_drawn:.3f}")
+    for name, transform in experiment.transforms.items():
+        if isinstance(transform, Privacy) and transform.seed is not None:
+            say(f"transforms.{name}.seed={transform.seed}: whoever knows it can take the noise away")

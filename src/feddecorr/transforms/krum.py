@@ -10,6 +10,7 @@ from torch import Tensor
 
 from feddecorr.errors import UserError
 from feddecorr.messages import Broadcast, RoundInfo, Update
+from feddecorr.transforms.robust import unclaimed
 from feddecorr.transforms.transform import Transform, checked_number
 
 
@@ -17,10 +18,13 @@ class Krum(Transform):
     """The update that is nearest to its nearest neighbours, or the best few of them (Blanchard et al., 2017).
 
     The score of an update is the sum of its squared distances to the n − f − 2 nearest others, over all that a client
-    sends. With `keep` above 1 it is multi-Krum: those updates go on to the method, which takes their mean.
+    sends. With `keep` above 1 it is multi-Krum: those updates go on to the method, which takes their mean. Numbers of
+    examples are those that the server knew before, the amount of local work is the median of all.
     """
 
-    hostile: NonNegativeInt = Field(2, description="hostile clients in a round at most (f); 2f + 3 updates are needed")
+    hostile: NonNegativeInt = Field(
+        2, description="hostile clients in a round at most (f); 2f + 3 updates are needed, and f + keep"
+    )
     keep: PositiveInt = Field(1, description="updates that go on: 1 for Krum, more for multi-Krum")
 
     def check(self, cohort: int) -> None:
@@ -31,13 +35,13 @@ class Krum(Transform):
 
     @property
     def _fewest(self) -> int:
-        return max(2 * self.hostile + 3, self.keep)
+        return max(2 * self.hostile + 3, self.keep + self.hostile)
 
-    def __call__(self, updates: Iterable[Update], broadcast: Broadcast, info: RoundInfo) -> Iterator[Update]:  # noqa: ARG002 - nothing else is needed
+    def __call__(self, updates: Iterable[Update], broadcast: Broadcast, info: RoundInfo) -> Iterator[Update]:  # noqa: ARG002 - what was sent is not needed
         """Yield the best ones, in the order in which they came."""
         taken = checked_number(list(updates), self._fewest, "krum")
-        best = self.scores(taken).argsort(stable=True)[: self.keep].sort().values
-        yield from (taken[place] for place in best.tolist())
+        best = set(self.scores(taken).argsort(stable=True)[: self.keep].tolist())
+        yield from (update for place, update in enumerate(unclaimed(taken, info)) if place in best)
 
     def scores(self, updates: Sequence[Update]) -> Tensor:
         """Return the score of each update."""

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
+import numpy as np
 import torch
 from pydantic import Field, PositiveFloat
-from torch import Tensor
 
 from feddecorr.errors import UserError
 from feddecorr.messages import Broadcast, RoundInfo, Server, Update
 from feddecorr.noise import gaussian
 from feddecorr.randomness import generator
-from feddecorr.states import Mean, State
-from feddecorr.transforms.clipping import shortened
+from feddecorr.states import State
+from feddecorr.transforms.clipping import clipped
 from feddecorr.transforms.transform import Transform
+
+NOBODY = -1
+"""Whose update the noisy sum is."""
 
 
 class Privacy(Transform):
@@ -26,10 +29,6 @@ class Privacy(Transform):
     seed: int | None = Field(
         None, description="of the noise, to repeat a simulation; without it, nobody can foresee (or repeat) the noise"
     )
-
-    def _noise(self, like: State, info: RoundInfo, client: int) -> dict[str, Tensor]:
-        stream = None if self.seed is None else generator(self.seed, "privacy", info.round, client)
-        return {name: gaussian(tensor.shape, stream) for name, tensor in like.items()}
 
     @property
     def repeatable(self) -> bool:
@@ -44,51 +43,88 @@ class Privacy(Transform):
                 "a network without BatchNorm's statistics (model.norm=group, or one of your own)"
             )
 
-    def _bounded(self, update: Update, broadcast: Broadcast) -> Update:
-        """Shorten the change, and leave nothing else in the update that tells of the client's data."""
-        weights = shortened(broadcast.weights, update.weights, self.norm)
-        return replace(update, weights=weights, examples=1, amount=1.0)
+    def _add_noise(self, change: State, number: int, client: int) -> State:
+        """Return a sum of changes, in float64, with noise of spread noise·norm."""
+        stream = None if self.seed is None else generator(self.seed, "privacy", number, client)
+        return {
+            name: torch.add(tensor, gaussian(tensor.shape, stream), alpha=self.noise * self.norm)
+            for name, tensor in change.items()
+        }
 
 
 class Private(Privacy):
-    """Client-level differential privacy by a trusted server: clipped changes, an equal mean, Gaussian noise.
+    """Client-level differential privacy by a trusted server: clipped changes, their noisy sum, a fixed divisor.
 
-    DP-FedAvg (McMahan et al., 2018) with fixed clipping. Every client's update becomes the noisy mean, which any
-    method then takes. 'feddecorr privacy' tells what a run has spent.
+    DP-FedAvg (McMahan et al., 2018) with fixed clipping. The method gets one update, in which every client counts the
+    same. The sum is divided by the number of clients that a round draws, under sampling=poisson on average: whoever is
+    missing adds nothing to the sum, and leaves no other trace. 'feddecorr privacy' tells what a run has spent.
     """
 
     def __call__(self, updates: Iterable[Update], broadcast: Broadcast, info: RoundInfo) -> Iterator[Update]:
-        """Add noise of spread noise·norm to the sum, that is, noise·norm over the number of clients to the mean."""
-        mean, taken = Mean(), []
+        """Add noise of spread noise·norm to the sum of the shortened changes, which is kept in float64."""
+        total = {name: torch.zeros_like(tensor, dtype=torch.float64) for name, tensor in broadcast.weights.items()}
         for update in updates:
-            bounded = self._bounded(update, broadcast)
-            mean.add(bounded.weights, 1)
-            taken.append(replace(bounded, weights={}))
-        if not taken:
-            return
-        spread = self.noise * self.norm / len(taken)
-        noise = self._noise(mean.value, info, client=0)
-        weights = {name: (value.double() + spread * noise[name]).to(value.dtype) for name, value in mean.value.items()}
-        for update in taken:
-            yield replace(update, weights=weights)
+            for name, change in clipped(broadcast.weights, update.weights, self.norm).items():
+                total[name] += change
+        noisy = self._add_noise(total, info.round, client=0)
+        yield Update(
+            round=info.round,
+            client=NOBODY,
+            examples=info.cohort,
+            amount=1.0,
+            weights=moved(broadcast.weights, noisy, info.cohort),
+            buffers=broadcast.buffers,
+            extra={},
+            metrics={},
+        )
+
+    def tell(self, info: RoundInfo) -> RoundInfo:
+        """Let every client count as one example: a method that divides by all examples divides by all clients."""
+        return replace(info, sizes=np.ones_like(info.sizes))
+
+    @property
+    def takes_none(self) -> bool:
+        """The sum of nobody's changes is zero, and gets noise like any other."""
+        return True
+
+    def check_order(self, before: Mapping[str, Transform], after: Mapping[str, Transform]) -> None:
+        """Refuse what lets one client move the sum by more than the norm, and what wants clients' updates after it."""
+        for name, transform in before.items():
+            if not transform.one_by_one:
+                raise UserError(
+                    f"transforms={name},private breaks the privacy that is counted: by {name} one client changes what "
+                    "becomes of the others' updates, and moves their sum by more than the norm; leave one of them out"
+                )
+            if isinstance(transform, Privacy):
+                raise UserError(f"transforms={name},private adds noise twice: choose one of them")
+        for name in after:
+            raise UserError(f"transforms=private,{name}: after private there is one noisy sum; say private last")
 
 
 class LocallyPrivate(Privacy):
-    """Client-level differential privacy without a trusted server, simulated: each client adds the noise itself.
+    """Client-level differential privacy without a trusted server: each client adds the noise before it sends.
 
-    The noise of n clients adds up: a mean has √n times that of a trusted server's. In a deployment, clients have to
-    do this before they send; here it is done when their updates have come.
+    The noise of n clients adds up: a mean has √n times that of a trusted server's. Of its data a client sends the
+    shortened, noisy change of the weights, and no terms of its objective; the server knows how many examples it has.
     """
 
-    def __call__(self, updates: Iterable[Update], broadcast: Broadcast, info: RoundInfo) -> Iterator[Update]:
-        """Add noise of spread noise·norm to every update."""
-        for update in updates:
-            bounded = self._bounded(update, broadcast)
-            noise = self._noise(bounded.weights, info, client=update.client)
-            yield replace(
-                bounded,
-                weights={
-                    name: torch.add(value.double(), noise[name], alpha=self.noise * self.norm).to(value.dtype)
-                    for name, value in bounded.weights.items()
-                },
+    one_by_one = True
+
+    def send(self, update: Update, broadcast: Broadcast) -> Update:
+        """Add noise of spread noise·norm to the shortened change, and leave nothing else that tells of the data."""
+        change = clipped(broadcast.weights, update.weights, self.norm)
+        noisy = self._add_noise(change, update.round, update.client)
+        return replace(update, weights=moved(broadcast.weights, noisy), metrics={}, epochs={})
+
+    def check_order(self, before: Mapping[str, Transform], after: Mapping[str, Transform]) -> None:  # noqa: ARG002 - what is done to a noisy update later tells no more
+        """Refuse to come after what is done at the server."""
+        for name in before:
+            raise UserError(
+                f"transforms={name},locally_private: clients add their noise before they send, and {name} comes after; "
+                "say locally_private first"
             )
+
+
+def moved(start: State, change: State, divisor: int = 1) -> State:
+    """Return start + change/divisor, rounded once, to the type of the start."""
+    return {name: (tensor.double() + change[name] / divisor).to(tensor.dtype) for name, tensor in start.items()}

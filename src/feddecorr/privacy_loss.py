@@ -1,0 +1,244 @@
+"""How much privacy rounds of a subsampled Gaussian mechanism spend, by the distribution of their privacy loss.
+
+The loss of an output is log(P/Q), where P and Q are its probabilities under two neighbouring sets of clients. The loss
+of T rounds is a sum of T losses, so its distribution is a T-fold convolution, from which ε follows for any δ
+(Koskela, Jälkö and Honkela, 2020). Whatever is rounded here is rounded towards more loss: the result is a bound.
+
+- A Poisson draw, where a client is added or removed (Zhu, Dong and Wang, 2022): P is (1−q)·N(0, σ²) + q·N(1, σ²) and Q
+  is N(0, σ²), or the other way round, the same way in all rounds; the way that costs more counts.
+- A draw of a fixed size, where a client is replaced (Balle, Barthe and Gaboardi, 2018): the same with N(2, σ²), since
+  the changes of two clients differ by up to twice the norm. Each round may be worse in another way, so the pair of
+  distributions is taken that is as bad as both.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.fft import irfft, rfft
+from scipy.special import logsumexp, ndtr
+
+Numbers = NDArray[np.floating[Any]]
+
+CELLS = 1 << 16
+"""Losses that are told apart: more of them change ε by less than a thousandth."""
+
+COARSE = 1 << 12
+"""Losses that are told apart to find out where their sum lies."""
+
+NEGLIGIBLE = 1e-9
+"""Part of δ that may lie beyond what is looked at; it is counted as lost."""
+
+ORDERS = np.logspace(-4, 4, 200)
+"""Orders of the moments that tell where the sum lies: those of Rényi's divergence, less 1."""
+
+HALVINGS = 64
+
+
+class Neighbours(Enum):
+    """Which sets of clients nobody can tell apart."""
+
+    ADD_OR_REMOVE = "add or remove one client"
+    REPLACE = "replace one client"
+
+
+SENSITIVITY = {Neighbours.ADD_OR_REMOVE: 1.0, Neighbours.REPLACE: 2.0}
+"""How far the sum of the clients' changes moves at most, in units of the clipping norm."""
+
+
+def epsilon(rate: float, noise: float, steps: int, delta: float, neighbours: Neighbours) -> float:
+    """Return ε after some rounds, each on a share of the clients, with a noise multiplier; never below 0."""
+    if not steps:
+        return 0.0
+    reach = math.sqrt(2 * math.log(steps / (delta * NEGLIGIBLE)))
+    draw = Draw(rate, SENSITIVITY[neighbours] / noise, reach)
+    return max(_spent(way, draw.width, steps, delta) for way in draw.ways(neighbours))
+
+
+@dataclass(frozen=True)
+class Losses:
+    """A distribution of losses: `masses` at the multiples of `step` from `first` on, and `infinite` at infinity."""
+
+    step: float
+    first: int
+    masses: Numbers
+    infinite: float
+
+    @property
+    def values(self) -> Numbers:
+        """The finite losses."""
+        return (self.first + np.arange(len(self.masses))) * self.step
+
+    def log_moments(self, orders: Numbers) -> Numbers:
+        """Return log E[exp(order·loss)] over the finite losses, for each order."""
+        with np.errstate(divide="ignore"):
+            logs, values = np.log(self.masses), self.values
+        return np.array([logsumexp(logs + order * values) for order in orders])
+
+
+Way = Callable[[float], Losses]
+"""From the distance of the losses that are told apart to the distribution of one round's loss."""
+
+
+class Cells(NamedTuple):
+    """Losses (`edges`, from that multiple of the step on), and the masses between, below and above them."""
+
+    first: int
+    edges: Numbers
+    noise: Numbers
+    mixture: Numbers
+    noise_below: float
+    noise_above: float
+    mixture_below: float
+    mixture_above: float
+
+
+@dataclass(frozen=True)
+class Draw:
+    """One round: a client takes part at some rate, and moves an output by `shift` spreads of the noise.
+
+    Outputs beyond `reach` spreads of either mean are counted as lost. P is the mixture and Q the noise alone, so that
+    the loss grows with the output.
+    """
+
+    rate: float
+    shift: float
+    reach: float
+
+    def ways(self, neighbours: Neighbours) -> list[Way]:
+        """Return what the loss may be distributed like."""
+        return [self.removed, self.added] if neighbours is Neighbours.ADD_OR_REMOVE else [self.either]
+
+    @property
+    def width(self) -> float:
+        """A bound on the width of the finite losses."""
+        return 2 * max(self._loss(self.shift + self.reach), -self._loss(-self.reach))
+
+    def removed(self, step: float) -> Losses:
+        """Return the loss where the client takes part under P."""
+        cells = self._cells(self._loss(-self.reach), step)
+        masses = _at_edges(cells.mixture, cells.noise, cells.edges)
+        masses[0] += cells.mixture_below
+        return Losses(step, cells.first, masses, cells.mixture_above)
+
+    def added(self, step: float) -> Losses:
+        """Return the loss where the client takes part under Q."""
+        cells = self._cells(self._loss(-self.reach), step)
+        masses = _at_edges(cells.noise[::-1], cells.mixture[::-1], -cells.edges[::-1])
+        masses[0] += cells.noise_above
+        return Losses(step, 1 - cells.first - len(masses), masses, cells.noise_below)
+
+    def either(self, step: float) -> Losses:
+        """Return a loss that is as bad as both: of the first what is above 0, of the second what is below."""
+        cells = self._cells(0.0, step)
+        above = _at_edges(cells.mixture, cells.noise, cells.edges)
+        below = _at_edges(cells.noise[::-1], cells.mixture[::-1], -cells.edges[::-1])
+        below[0] += cells.noise_above
+        masses = np.concatenate([below, above[1:]])
+        neither = cells.noise_below - cells.mixture_above - math.fsum(cells.mixture)
+        masses[len(below) - 1] += above[0] + max(0.0, neither)
+        return Losses(step, 1 - len(below), masses, cells.mixture_above)
+
+    def _cells(self, least: float, step: float) -> Cells:
+        first = math.floor(least / step)
+        last = math.ceil(self._loss(self.shift + self.reach) / step)
+        edges = np.arange(first, last + 1) * step
+        outputs = self._output(edges)
+        moved = outputs - self.shift
+        noise = _normal_between(outputs)
+        return Cells(
+            first,
+            edges,
+            noise,
+            self._mix(noise, _normal_between(moved)),
+            noise_below=float(ndtr(outputs[0])),
+            noise_above=float(ndtr(-outputs[-1])),
+            mixture_below=float(self._mix(ndtr(outputs[0]), ndtr(moved[0]))),
+            mixture_above=float(self._mix(ndtr(-outputs[-1]), ndtr(-moved[-1]))),
+        )
+
+    def _mix(self, without: Numbers, with_client: Numbers) -> Numbers:
+        return (1 - self.rate) * without + self.rate * with_client
+
+    def _loss(self, output: float) -> float:
+        odds = math.log(self.rate) + self.shift * output - self.shift**2 / 2
+        return float(np.logaddexp(math.log1p(-self.rate) if self.rate < 1 else -math.inf, odds))
+
+    def _output(self, losses: Numbers) -> Numbers:
+        """Return the outputs with these losses; −∞ where there is none, as no loss is below log(1−q)."""
+        small, large = np.minimum(losses, 1), np.maximum(losses, 1)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            odds = np.where(
+                losses < 1,
+                np.log1p(np.expm1(small) / self.rate),
+                large + np.log1p((self.rate - 1) * np.exp(-large)) - math.log(self.rate),
+            )
+        return np.where(np.isnan(odds), -np.inf, odds) / self.shift + self.shift / 2
+
+
+def _normal_between(outputs: Numbers) -> Numbers:
+    """Return the masses of a standard normal between outputs, exact also far above 0."""
+    left, right = outputs[:-1], outputs[1:]
+    masses: Numbers = np.where(left > 0, ndtr(-left) - ndtr(-right), ndtr(right) - ndtr(left))
+    return masses
+
+
+def _at_edges(p: Numbers, q: Numbers, edges: Numbers) -> Numbers:
+    """Return masses at the edges for those between them, of a pair that is as bad (Doroshenko et al., 2022).
+
+    Of each cell, P's mass is shared out between both edges so that Q's is kept, too.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        upper = (p - q * np.exp(edges[:-1])) / -math.expm1(edges[0] - edges[1])
+    upper = np.clip(np.where(np.isfinite(upper), upper, p), 0, p)
+    masses = np.zeros(len(edges))
+    masses[1:] += upper
+    masses[:-1] += p - upper
+    return masses
+
+
+def _spent(way: Way, width: float, steps: int, delta: float) -> float:
+    """Return ε of a sum of so many losses.
+
+    The distribution is multiplied by exp(order·loss) before it is convolved, so that losses near ε are where its mass
+    is, and their probabilities keep their digits however small δ is.
+    """
+    order, bottom, top = _where(way(width / COARSE), steps, delta)
+    one = way(max(top - bottom, width) / (CELLS - 4))
+    (log_moment,) = one.log_moments(np.array([order]))
+    tilted = one.masses * np.exp(order * one.values - log_moment)
+    first = math.floor(bottom / one.step)
+    convolved = np.roll(irfft(rfft(tilted, CELLS) ** steps, CELLS), (steps * one.first - first) % CELLS)
+    values = (first + np.arange(CELLS)) * one.step
+    with np.errstate(divide="ignore"):
+        logs = np.log(np.maximum(convolved, 0)) + steps * log_moment - order * values
+    lost = -math.expm1(steps * math.log1p(-one.infinite)) + math.exp(steps * log_moment - order * values[-1])
+
+    def spends(asked: float) -> float:
+        """Return δ at that ε."""
+        place = np.searchsorted(values, asked, side="right")
+        return lost - float(np.sum(np.exp(logs[place:]) * np.expm1(asked - values[place:])))
+
+    low, high = max(0.0, bottom), max(0.0, float(values[-1]))
+    if spends(low) <= delta:
+        return low
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        low, high = (low, middle) if spends(middle) <= delta else (middle, high)
+    return high
+
+
+def _where(one: Losses, steps: int, delta: float) -> tuple[float, float, float]:
+    """Return the order that bounds ε best, and where the sum lies if that order tilts it, by Chernoff's bound."""
+    logs = steps * one.log_moments(ORDERS)
+    best = int(np.argmin((logs - math.log(delta)) / ORDERS))
+    top = np.min((logs - math.log(delta * NEGLIGIBLE)) / ORDERS)
+    below = steps * one.log_moments(ORDERS[best] - ORDERS) - logs[best]
+    bottom = np.max((math.log(NEGLIGIBLE / 1000) - below) / ORDERS)
+    return float(ORDERS[best]), float(bottom), float(top)
