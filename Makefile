@@ -3,15 +3,21 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+# Wheels alone, whose digests the file names: no stranger's code runs while they are installed.
+HASHED := --disable-pip-version-check --quiet --require-hashes --only-binary :all: --no-deps --requirement
 
 .PHONY: help install demo test lint types tests test-deployment browser docs package coverage quotes format bench torture clean
 
 help:  ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
-$(INSTALLED): pyproject.toml constraints.txt
+$(INSTALLED): pyproject.toml $(wildcard locks/*.txt)
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --disable-pip-version-check --quiet --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/pip install $(HASHED) locks/dev.txt
+# PyTorch without CUDA, if pip is configured with a place that has it
+	$(BIN)/pip install $(HASHED) locks/torch-cpu.txt 2> /dev/null || $(BIN)/pip install $(HASHED) locks/torch.txt
+	$(BIN)/pip install --disable-pip-version-check --quiet --no-deps --no-build-isolation --editable .
+	$(BIN)/pip check --disable-pip-version-check
 	@touch $@
 
 install: $(INSTALLED)  ## prepare .venv with all that demo and tests need; nothing when it is up to date
@@ -67,9 +73,11 @@ bench: install  ## speed and memory in one table, beside what is recorded (about
 torture: install  ## kills, limits, broken input, long lives, bare environments (hours; records into results/)
 	$(BIN)/python -m benchmarks.torture.every_write --record results/torture_every_write.json
 	$(BIN)/python -m benchmarks.torture.random_kills --record results/torture_random_kills.json
+	$(BIN)/python -m benchmarks.torture.hostile_directories --record results/torture_hostile_directories.json
 	$(BIN)/python -m benchmarks.torture.limits --record results/torture_limits.json
 	$(BIN)/python -m benchmarks.torture.broken_inputs --record results/torture_broken_inputs.json
-	$(BIN)/pip install --disable-pip-version-check --quiet --constraint constraints.txt atheris
+	$(BIN)/python -m benchmarks.torture.messages --record results/torture_messages.json
+	$(BIN)/pip install $(HASHED) locks/torture.txt
 	$(BIN)/python -m benchmarks.torture.guided_inputs --record results/torture_guided_inputs.json
 	$(BIN)/python -m benchmarks.torture.long_life --record results/torture_long_life.json
 	$(BIN)/python -m benchmarks.torture.bare_environment --record results/torture_bare_environment.json

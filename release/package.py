@@ -22,7 +22,8 @@ import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+from release.pins import ROOT, pins, write_constraints
+
 LARGEST = 2_000_000
 """Bytes of the wheel."""
 
@@ -53,7 +54,7 @@ def call(*words: str | Path, cwd: Path = ROOT) -> str:
 def build(out: Path) -> Path:
     """Return the wheel, which is built from the sdist beside it: so nothing is missing there."""
     shutil.rmtree(out, ignore_errors=True)
-    call(sys.executable, "-m", "build", "--outdir", out)
+    call(sys.executable, "-m", "build", "--no-isolation", "--outdir", out)  # with the backend that is locked
     files = sorted(out.iterdir())
     call(sys.executable, "-m", "twine", "check", "--strict", *files)
     (wheel,) = out.glob("*.whl")
@@ -104,7 +105,7 @@ def try_out(wheel: Path, program: Path) -> None:
         place = Path(name)
         call(program, "-m", "venv", place / "env")
         pip = (place / "env/bin/python", "-m", "pip", "--disable-pip-version-check", "install", "--quiet")
-        limits = ("--constraint", ROOT / "constraints.txt")
+        limits = ("--constraint", write_constraints(place / "constraints.txt", pins()))
         call(*pip, *limits, wheel, cwd=place)
         where = call(place / "env/bin/python", "-c", "import feddecorr; print(feddecorr.__file__)", cwd=place)
         if not where.startswith(str(place)):
