@@ -5,8 +5,8 @@
 First, ten clients on digits by `serial`, `pool` and `flower`: seconds until the first round is done, seconds of a
 later one (the quickest: others may use the machine, whose load is recorded), and the greatest memory of all processes
 together (PSS, so that shared pages count once).
-Then what Flower's start is made of: its SuperLink, and Ray with all nodes; the rest of the first round is PyTorch in
-the actors, and training. Then one step of two clients with models of growing size, 9 MB of MobileNetV2 among them:
+Then what Flower's start takes, Ray's with all nodes; the rest of the first round is PyTorch in the actors, and
+training. Then one step of two clients with models of growing size, 9 MB of MobileNetV2 among them:
 what a round takes beyond the same round by `pool`, with as many workers, is Flower's and Ray's, but for what our own
 messages take (to bytes and back, measured alone). What is left at the smallest model is fixed: polling and
 processes; what grows is copying.
@@ -91,14 +91,12 @@ def compare_engines(rounds: int) -> dict[str, Any]:
 
 
 def start_of_flower() -> dict[str, float]:
-    """Return the seconds until the SuperLink answers, and from then until all nodes have."""
+    """Return the seconds until Ray and all nodes answer."""
     experiment = Experiment.parse(read_words([*TEN, "engine=flower"]))
     simulation = Simulation(experiment)
-    start = time.time()
-    with simulated(simulation.shards, experiment.engine.hands(experiment.training.threads)) as session:
-        there = time.time()
-        superlink = (session.home / "flwr" / "config.toml").stat().st_mtime  # is written when it answers
-    return {"SuperLink": round(superlink - start, 2), "Ray and all nodes": round(there - superlink, 2)}
+    start = time.perf_counter()
+    with simulated(simulation.shards, experiment.engine.hands(experiment.training.threads)):
+        return {"Ray and all nodes": round(time.perf_counter() - start, 2)}
 
 
 def model_of(megabytes: float) -> list[str]:

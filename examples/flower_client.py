@@ -1,18 +1,18 @@
 """FedDecorr in a Flower ClientApp; the ServerApp stays as it is.
 
-Use it:  clientapp = "flower_client:app"  in your Flower app's pyproject.toml, under [tool.flwr.app.components]
-(after  pip install 'feddecorr[examples]').
+Use it:  copy this file into the folder of your Flower app, and say  clientapp = "flower_client:app"  in its
+pyproject.toml, under [tool.flwr.app.components] (after  pip install 'feddecorr[examples]'). Each SuperNode says which
+part of the digits it holds:  --node-config "partition-id=0 num-partitions=3".
 """
 
 import torch
-from digits import load
 from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from torch import nn
 from torch.nn.functional import cross_entropy
-from torch.utils.data import DataLoader, Subset
+from torch.utils.data import DataLoader, TensorDataset
 
-from feddecorr import FedDecorrLoss, capture_representations
+from feddecorr import Experiment, FedDecorrLoss, capture_representations
 
 app = ClientApp()
 
@@ -23,12 +23,13 @@ def build() -> nn.Module:
     return nn.Sequential(nn.Flatten(), *layers, nn.Linear(128, 10))
 
 
-def load_part(context: Context) -> Subset:
+def load_part(context: Context) -> TensorDataset:
     """Return the digits of this node: neighbouring classes, so that nodes differ strongly."""
-    training, _ = load()
-    order = training.tensors[1].argsort(stable=True)
+    digits = Experiment(data="digits").data.load()
+    order = digits.train.labels.argsort(stable=True)
     node, nodes = int(context.node_config["partition-id"]), int(context.node_config["num-partitions"])
-    return Subset(training, order.tensor_split(nodes)[node].tolist())
+    mine = order.tensor_split(nodes)[node]
+    return TensorDataset(digits.normalize(digits.train.pixels[mine]), digits.train.labels[mine])
 
 
 @app.train()

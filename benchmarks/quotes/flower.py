@@ -37,8 +37,7 @@ def start() -> str:
     found = _costs()
     parts = found["start of Flower"]
     rest = found["ten clients"]["flower"]["first round"] - sum(parts.values())
-    superlink, nodes = parts["SuperLink"], parts["Ray and all nodes"]
-    return f"{superlink:.1f} s for the SuperLink, {nodes:.1f} s for Ray and all nodes, and {rest:.1f} s for PyTorch"
+    return f"{parts['Ray and all nodes']:.1f} s for Ray and all nodes, and {rest:.1f} s for PyTorch"
 
 
 def sizes() -> str:
@@ -49,6 +48,19 @@ def sizes() -> str:
         for each in _costs()["two clients, one step"]
     ]
     return table(("a model of", "`pool`", "`flower`", "our messages"), rows)
+
+
+def deployed() -> str:
+    """Return the seconds of a deployed round, by who loads PyTorch and how often nodes look for work."""
+    found = record("results/flower_deployment.json")["seconds of a round"]
+    rows = [[name, f"{row['cold']:.1f}", f"{row['warm']:.1f}"] for name, row in found.items()]
+    return table(("", "PyTorch loaded for each message", "PyTorch kept"), rows)
+
+
+def imports() -> str:
+    """Return what a process for one message has to load."""
+    found = record("results/flower_deployment.json")["imports"]
+    return f"{found['all that trains']:.1f} s of the processor, of which Flower's own are {found['Flower']:.1f}"
 
 
 def _scale() -> Any:

@@ -1,4 +1,9 @@
-"""An ordinary ServerApp with Flower's FedAvg. The lines that end with `# +` are all that this project adds."""
+"""An ordinary ServerApp with Flower's FedAvg. The lines that end with `# +` are all that this project adds.
+
+Run it, from any directory:  flwr run PATH/TO/flower_app SUPERLINK --stream  (after  pip install 'feddecorr[examples]'
+scikit-learn  everywhere), with SuperNodes that say which part of the digits they hold:
+--node-config "partition-id=0 num-partitions=3".
+"""
 
 from flwr.app import ArrayRecord, Context
 from flwr.serverapp import Grid, ServerApp

@@ -14,6 +14,7 @@ from local_grid import Answer, LocalGrid
 from small import digest, result, small
 
 from feddecorr import diagnose
+from feddecorr.collapse.shared_evidence import Evidence
 from feddecorr.data import Dataset, Images
 from feddecorr.errors import RunError, UserError
 from feddecorr.federation import Simulation
@@ -225,7 +226,7 @@ def test_other_data_than_the_run_began_with_are_refused(configs: dict[int, dict[
     experiment = elsewhere("rounds=2")
     next(ensure(experiment, tmp_path / "run", through=connect(LocalGrid(configs), experiment, tmp_path / "run")))
     configs[101]["data"], configs[102]["data"] = configs[102]["data"], configs[101]["data"]
-    with pytest.raises(UserError, match="was begun on another split"):
+    with pytest.raises(RunError, match=r"client [12]'s node 10[12] cannot take part: it came back with other data"):
         next(ensure(experiment, tmp_path / "run", through=connect(LocalGrid(configs), experiment, tmp_path / "run")))
 
 
@@ -361,4 +362,26 @@ def test_evidence_that_cannot_be_ends_the_update(configs: dict[int, dict[str, An
 
     grid.answers[101] = _when_training(lying)
     (record,) = ensure(experiment, tmp_path / "run", through=connection)
-    assert record.missing[1].startswith("its evidence was refused: no -5 samples")
+    assert record.missing[1].startswith("its evidence was refused: samples=-5, not")
+
+
+def test_evidence_of_another_network_is_left_out_of_the_measures_alone(
+    configs: dict[int, dict[str, Any]], tmp_path: Path
+) -> None:
+    """Also where nobody's is left: then the round has no measures, and the run goes on."""
+    experiment, said = elsewhere("rounds=2", "evaluation.every=1"), list[str]()
+    grid = LocalGrid(configs)
+    connection = connect(grid, experiment, tmp_path / "run", said=said)
+    other = Evidence.of(torch.nn.Sequential(torch.nn.Linear(2, 5), torch.nn.Linear(5, 2)), [torch.randn(9, 2)])
+
+    def elsewhere_trained(message: Message, context: Context) -> Message:
+        asked = message.metadata.message_type == "evaluate"
+        return _changed(other.to_bytes(), "evidence", message) if asked else app(message, context)
+
+    grid.answers[101] = elsewhere_trained
+    records = ensure(experiment, tmp_path / "run", through=connection)
+    first = next(records)
+    assert first.model is not None
+    assert any("node 101 did not evaluate round 1: evidence of 5 features" in line for line in said)
+    grid.answers = dict.fromkeys(configs, elsewhere_trained)
+    assert next(records).model is None

@@ -1,8 +1,9 @@
-"""However a run on Flower ends, by the command line, nothing of it is left: no process, no folder."""
+"""However a run on Flower ends, by the command line, nothing of it is left: no process, no temporary file."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import pytest
 from small import digest, small, write_settings
 
 from feddecorr.files import load_tensors
+from feddecorr.flower.session import RELAY
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import run
 
@@ -29,11 +31,17 @@ class Started:
 
     def __init__(self, folder: Path, *words: object) -> None:
         self.mark = uuid4().hex
+        self.temporary = Path(tempfile.mkdtemp(prefix="t"))  # short, for Ray's sockets
         self.errors = folder / f"{self.mark}.txt"
         with self.errors.open("wb") as errors:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "feddecorr", *map(str, words)],
-                env={**os.environ, MARK: self.mark, "PYTHONPATH": os.pathsep.join([str(HELPERS), *sys.path])},
+                env={
+                    **os.environ,
+                    MARK: self.mark,
+                    "TMPDIR": str(self.temporary),
+                    "PYTHONPATH": os.pathsep.join([str(HELPERS), *sys.path]),
+                },
                 cwd=folder,
                 stderr=errors,
             )
@@ -70,13 +78,7 @@ def _name(process: psutil.Process) -> str:
         return ""
 
 
-def folders() -> set[Path]:
-    """Return the folders of simulations."""
-    return set(Path(tempfile.gettempdir()).glob("fd-*"))
-
-
 Start = Callable[..., Started]
-Check = Callable[[Started, set[int]], None]
 
 
 @pytest.fixture
@@ -92,36 +94,31 @@ def start(tmp_path: Path) -> Iterator[Start]:
     for each in started:
         each.process.kill()
         each.process.wait()
+        shutil.rmtree(each.temporary, ignore_errors=True)
 
 
-@pytest.fixture
-def nothing_left() -> Check:
-    """Return a check that neither the family of a command nor its folder is there any more."""
-    before = folders()
-
-    def check(command: Started, seen: set[int]) -> None:
-        deadline = time.monotonic() + 300  # of which it needs one second, unless others have the processors
-        while (left := command.family()) or (new := folders() - before):
-            assert time.monotonic() < deadline, left or new
-            time.sleep(0.5)
-        assert not [pid for pid in seen if psutil.pid_exists(pid) and _name(psutil.Process(pid))]
-
-    return check
+def check_nothing_left(command: Started, seen: set[int]) -> None:
+    """See that neither the family of a command nor anything in its temporary folder is there any more."""
+    deadline = time.monotonic() + 300  # of which it needs one second, unless others have the processors
+    while left := [*command.family().values(), *(path.name for path in command.temporary.iterdir())]:
+        assert time.monotonic() < deadline, left
+        time.sleep(0.5)
+    assert not [pid for pid in seen if psutil.pid_exists(pid) and _name(psutil.Process(pid))]
 
 
-def test_a_run_that_fails_and_one_that_is_interrupted(tmp_path: Path, start: Start, nothing_left: Check) -> None:
+def test_a_run_that_fails_and_one_that_is_interrupted(tmp_path: Path, start: Start) -> None:
     """It exits with 1 and the client's own traceback; interrupted, with 130; and goes on to the bits of serial."""
     out = tmp_path / "run"
     settings = write_settings(tmp_path / "settings.json")
     words = ["engine=flower", "method=outside:Failing", "method.round=2", "rounds=4"]
     failing = start("run", settings, *words, "--out", out)
-    failing.wait_for(lambda: {"raylet", "flower-superlin"} <= set(failing.family().values()))
+    failing.wait_for(lambda: {"raylet", "gcs_server"} <= set(failing.family().values()))
     seen = failing.family()
     assert failing.process.wait() == 1
     told = failing.errors.read_text()
     assert "client 1 failed in round 2: ZeroDivisionError: as it was told to" in told
     assert 'raise ZeroDivisionError("as it was told to")' in told
-    nothing_left(failing, set(seen))
+    check_nothing_left(failing, set(seen))
 
     mended = small("method=outside:Failing", "method.round=1000", "rounds=1000", "engine=flower")
     (out / "experiment.json").write_text(mended.model_dump_json())
@@ -130,7 +127,7 @@ def test_a_run_that_fails_and_one_that_is_interrupted(tmp_path: Path, start: Sta
     seen = interrupted.family()
     interrupted.process.send_signal(signal.SIGINT)
     assert interrupted.process.wait() == 130
-    nothing_left(interrupted, set(seen))
+    check_nothing_left(interrupted, set(seen))
 
     found = RunDirectory.open(out)
     expected = list(run(small("method=outside:Failing", "method.round=1000", f"rounds={found.finished_rounds()}")))
@@ -138,29 +135,29 @@ def test_a_run_that_fails_and_one_that_is_interrupted(tmp_path: Path, start: Sta
     assert digest(load_tensors(out / "weights.safetensors")) == digest(expected[-1].state)
 
 
-def test_a_run_that_is_killed(tmp_path: Path, start: Start, nothing_left: Check) -> None:
+def test_a_run_that_is_killed(tmp_path: Path, start: Start) -> None:
     """By SIGKILL, which it cannot answer, while Flower starts."""
     settings = write_settings(tmp_path / "settings.json")
     killed = start("run", settings, "engine=flower", "--out", tmp_path / "run")
-    killed.wait_for(lambda: "flwr" in killed.family().values())
+    killed.wait_for(lambda: "gcs_server" in killed.family().values())
     seen = killed.family()
     killed.process.kill()
     killed.process.wait()
-    nothing_left(killed, set(seen))
+    check_nothing_left(killed, set(seen))
 
 
-def test_a_run_whose_flower_is_killed(tmp_path: Path, start: Start, nothing_left: Check) -> None:
+def test_a_run_whose_flower_is_killed(tmp_path: Path, start: Start) -> None:
     """It says so, with what Flower itself had to say, and keeps what is done."""
     settings = write_settings(tmp_path / "settings.json")
     out = tmp_path / "run"
     orphaned = start("run", settings, "engine=flower", "rounds=1000", "--out", out)
     orphaned.wait_for(lambda: RunDirectory(out).finished_rounds() > 0)
     seen = orphaned.family()
-    for pid in (pid for pid, name in seen.items() if name.startswith(("flwr", "flower"))):
-        psutil.Process(pid).kill()
+    (relay,) = (pid for pid in seen if psutil.Process(pid).cmdline()[2:4] == ["-m", RELAY])
+    psutil.Process(relay).kill()
     assert orphaned.process.wait() == 1
     told = orphaned.errors.read_text()
     assert "Flower's simulation ended before the run did" in told
     assert "Flower's log ends with:\n" in told
     assert f"'feddecorr resume {out}' goes on" in told
-    nothing_left(orphaned, set(seen))
+    check_nothing_left(orphaned, set(seen))

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
-from loopback import Loopback, write_node_keys
+from flwr.common.constant import HEARTBEAT_DEFAULT_INTERVAL
+from loopback import Loopback, documented_units, write_node_keys
 from small import digest, small, without_time, write_settings
 
 from feddecorr.engines.engine import RunClients
@@ -27,6 +28,7 @@ from feddecorr.runs.memories import Memories
 from feddecorr.runs.pipeline import run
 from feddecorr.runs.record import Record
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
 CLIENTS = 3
 WORDS = [f"clients={CLIENTS}", "method=scaffold", "regularizers=feddecorr", "missing=continue", "rounds=50"]
 
@@ -92,6 +94,16 @@ def write_images(folder: Path) -> None:
         np.savez(folder / f"images{client}.npz", allow_pickle=False, **arrays)
 
 
+def test_every_part_is_started_again_by_systemd() -> None:
+    """A node only when Flower no longer takes the old process for alive, which is after a minute."""
+    units = documented_units()
+    assert {name: unit["Restart"] for name, unit in units.items()} == {
+        "superlink": "always", "gate": "always", "run": "on-failure", "supernode": "always",
+    }  # fmt: skip
+    assert float(units["supernode"]["RestartSec"]) > 2 * HEARTBEAT_DEFAULT_INTERVAL
+    assert "--database" in units["superlink"]["ExecStart"]
+
+
 def test_only_nodes_come_through_the_gate(loopback: Loopback, folder: Path) -> None:
     """On the SuperLink itself, anyone with the authority's certificate can register a key; not through the gate."""
     write_node_keys(folder, 66)
@@ -101,66 +113,135 @@ def test_only_nodes_come_through_the_gate(loopback: Loopback, folder: Path) -> N
     assert loopback.flwr("supernode", "register", folder / "node66.pub", "lab").returncode == 0
 
 
-def test_a_federation_over_sockets_survives_what_can_happen(loopback: Loopback, folder: Path) -> None:
-    """Its bits are those of serial; so after the ServerApp was killed, and after a node was killed and came back."""
-    write_images(folder)
-    out = folder / "run"
-    settings = write_settings(folder / "settings.json")
-    command: list[str | Path] = [sys.executable, "-m", "feddecorr", "flower", "app", folder / "app"]
-    words: list[str | Path] = [settings, *WORDS, "data=nodes"]
-    test: list[str | Path] = ["--out", out, "--test", f"npz:{folder / 'images0.npz'}"]
-    write_app = partial(subprocess.run, check=True, env=loopback.environment, cwd=folder, capture_output=True)
-    write_app([*command, *words, *test])
-    configs = [
-        {"client": client, "data": f"npz:{folder}/images{client}.npz", "memory": f"{folder}/disk{client}"}
-        for client in range(CLIENTS)
-    ]
-    nodes = [loopback.start_node(client, config) for client, config in enumerate(configs)]
-    directory = RunDirectory(out)
+class Site:
+    """The federation's app and its nodes."""
 
-    # The ServerApp is killed in the second round. `feddecorr flower run` says so by its exit code; again, it goes on.
-    first = start_run(loopback, "first")
-    loopback.wait_for(lambda: directory.finished_rounds() == 1)
+    def __init__(self, loopback: Loopback) -> None:
+        self.loopback = loopback
+        self.folder = loopback.folder
+        self.directory = RunDirectory(self.folder / "run")
+        self.words = [write_settings(self.folder / "settings.json"), *WORDS, "data=nodes"]
+        write_images(self.folder)
+        self.write_app("app")
+        self.nodes = [self.start_node(client) for client in range(CLIENTS)]
+
+    def write_app(self, name: str, *words: str, out: str = "run") -> None:
+        """Write an app, as a user would."""
+        command = [sys.executable, "-m", "feddecorr", "flower", "app", str(self.folder / name)]
+        command += [*map(str, self.words), *words]
+        test = f"npz:{self.folder / 'images0.npz'}"
+        options = ["--out", str(self.folder / out), "--test", test]
+        environment = self.loopback.environment
+        subprocess.run([*command, *options], check=True, env=environment, cwd=self.folder, capture_output=True)
+
+    def start_node(self, client: int) -> subprocess.Popen[bytes]:
+        """Start the node of a client, with its own images and its own disk."""
+        data, memory = f"npz:{self.folder}/images{client}.npz", f"{self.folder}/disk{client}"
+        part = {"partition-id": client, "num-partitions": CLIENTS}  # for the examples
+        return self.loopback.start_node(client, {"client": client, "data": data, "memory": memory, **part})
+
+    def run(self, name: str, *, app: str = "app") -> subprocess.Popen[bytes]:
+        """Start the app as a user would; its output goes to a log of that name."""
+        return self.loopback.start(name, "feddecorr", "flower", "run", self.folder / app, "lab")
+
+    def printed(self, name: str) -> str:
+        """Return what a command has printed."""
+        return (self.folder / "logs" / f"{name}.txt").read_text()
+
+    def wait_for_a_round(self) -> None:
+        """Wait until one more round is done."""
+        done = self.directory.finished_rounds()
+        self.loopback.wait_for(lambda: self.directory.finished_rounds() > done)
+
+    def interrupt(self, run: subprocess.Popen[bytes], name: str) -> None:
+        """Press Ctrl-C: the run is stopped, and it is said how it goes on."""
+        run.send_signal(signal.SIGINT)
+        assert run.wait(timeout=600) == 130
+        again = rf"run \d+ is stopped: 'feddecorr flower run {self.folder / 'app'} lab' goes on from the last finished"
+        assert re.search(again, self.printed(name))
+        self.loopback.wait_for(lambda: not self.directory.is_held())
+
+    def check_bits(self) -> None:
+        """See that all rounds are those of serial, without the clients that were missing."""
+        records = self.directory.rounds()
+        missing = {record.round: list(record.missing) for record in records}
+        assert {client for clients in missing.values() for client in clients} <= {1}
+        assert all(not record.notes for record in records), "nothing was forgotten"
+        reference = expected(missing, len(records))
+        assert [compared(record) for record in records] == [compared(record) for record in reference]
+        assert digest(load_tensors(self.folder / "run" / "weights.safetensors")) == digest(reference[-1].state)
+
+
+@pytest.fixture(scope="module")
+def site(loopback: Loopback) -> Site:
+    """Return the one federation, whose run goes on from test to test."""
+    return Site(loopback)
+
+
+def test_a_run_survives_the_server_and_an_interrupt(site: Site) -> None:
+    """ServerApp and SuperLink are killed, the run is stopped: each time it goes on, with the bits of serial."""
+    loopback, directory = site.loopback, site.directory
+    first = site.run("first")
+    site.wait_for_a_round()
     for process in loopback.descendants(loopback.superlink, "flwr-serverapp"):
         os.kill(process.pid, signal.SIGKILL)
     assert first.wait(timeout=600) == 1
-    assert directory.finished_rounds() == 1
-    start_run(loopback, "second")
-    loopback.wait_for(lambda: directory.finished_rounds() >= 2)
-    straight = expected({}, 2)
-    assert [compared(record) for record in directory.rounds()[:2]] == [compared(record) for record in straight]
 
-    # A node is killed while it trains. The round ends without it, and later ones begin without it.
-    loopback.wait_for(lambda: loopback.descendants(nodes[1], "flwr-clientapp"))
-    loopback.kill(nodes[1])
+    second = site.run("second")
+    site.wait_for_a_round()
+    loopback.kill(loopback.superlink)
+    assert second.wait(timeout=600) == 1
+    assert f"'feddecorr flower run {site.folder / 'app'} lab' goes on" in site.printed("second")
+    loopback.superlink = loopback.start_superlink()
+    loopback.wait_for(lambda: loopback.ask(loopback.port, "/health") == 200)
+
+    third = site.run("third")
+    site.wait_for_a_round()
+    assert [node.poll() for node in site.nodes] == [None] * CLIENTS, "nodes come back by themselves, with their keys"
+    site.interrupt(third, "third")
+    assert not any(record.missing for record in directory.rounds())
+    site.check_bits()
+
+
+def test_the_examples_run_as_they_say(site: Site, tmp_path: Path) -> None:
+    """From a directory that has nothing to do with them: one as it lies there, the other copied into a user's app."""
+    ran = site.loopback.flwr("run", EXAMPLES / "flower_app", "lab", "--stream", "--run-config", "num-server-rounds=1")
+    assert re.search(r"^1 \{.*'global_effective_rank'", ran.stdout, re.M), ran.stdout
+    own = shutil.copytree(EXAMPLES / "flower_app", tmp_path / "own")
+    shutil.copy(EXAMPLES / "flower_client.py", own)
+    text = (own / "pyproject.toml").read_text().replace("client_app:app", "flower_client:app")
+    (own / "pyproject.toml").write_text(text)
+    server = (
+        (own / "server_app.py").read_text().replace("from task import Net", "from flower_client import build as Net")
+    )
+    (own / "server_app.py").write_text(server)
+    settings = "num-server-rounds=1 fraction-evaluate=0.0"
+    ran = site.loopback.flwr("run", own, "lab", "--stream", "--run-config", settings)
+    assert re.search(r"Received 3 results and 0 failures", ran.stdout), ran.stdout
+
+
+def test_a_run_survives_a_node(site: Site) -> None:
+    """It is killed while it trains. The round ends without it, and later ones begin without it, until it is back."""
+    loopback, directory = site.loopback, site.directory
+    fourth = site.run("fourth")
+    site.wait_for_a_round()
+    loopback.wait_for(lambda: loopback.descendants(site.nodes[1], "flwr-clientapp"))
+    loopback.kill(site.nodes[1])
     # Meanwhile, another run asks for one client more than there are nodes.
-    write_app([*command[:-1], folder / "more", *words, "clients=4", "engine.wait=1", "--out", folder / "no-run"])
-    assert start_run(loopback, "more", app="more").wait(timeout=600) == 1
-    told = (folder / "logs" / "more.txt").read_text()
-    assert re.search(r"waiting for clients? (1, )?3, at most 1 seconds", told)
-    assert re.search(r"clients? (1, )?3 of 4 did not connect within engine.wait=1 seconds", told)
-    assert not (folder / "no-run").exists()
+    site.write_app("more", "clients=4", "missing=fail", "engine.wait=1", out="no-run")
+    assert site.run("more", app="more").wait(timeout=600) == 1
+    told = site.printed("more")
+    assert re.search(r"waiting for clients? (\d, )*3, at most 1 seconds", told)
+    assert re.search(r"clients? (\d, )*3 of 4 did not connect within engine.wait=1 seconds", told)
+    assert not (site.folder / "no-run").exists()
     loopback.wait_for(lambda: any(record.missing for record in directory.rounds()))
     # It comes back, with what its client remembers.
-    loopback.start_node(1, configs[1])
+    site.start_node(1)
     last = directory.finished_rounds()
     loopback.wait_for(lambda: any(not record.missing for record in directory.rounds()[last:]))
-    for process in loopback.descendants(loopback.superlink, "flwr-serverapp"):
-        os.kill(process.pid, signal.SIGKILL)
-
-    records = directory.rounds()
-    missing = {record.round: list(record.missing) for record in records}
-    assert [client for clients in missing.values() for client in clients] == [1] * sum(map(len, missing.values()))
-    assert all(not record.notes for record in records), "nothing was forgotten"
-    reference = expected(missing, len(records))
-    assert [compared(record) for record in records] == [compared(record) for record in reference]
-    assert digest(load_tensors(out / "weights.safetensors")) == digest(reference[-1].state)
+    site.interrupt(fourth, "fourth")
+    site.check_bits()
 
     # What is done is not done again, and a run that ends well says so.
-    write_app([*command, *words, "rounds=1", *test])
-    assert start_run(loopback, "last").wait(timeout=600) == 0
-
-
-def start_run(loopback: Loopback, name: str, *, app: str = "app") -> subprocess.Popen[bytes]:
-    """Start the app as a user would; its output goes to a log of that name."""
-    return loopback.start(name, "python", "-m", "feddecorr", "flower", "run", loopback.folder / app, "lab")
+    site.write_app("app", "rounds=1")
+    assert site.run("last").wait(timeout=600) == 0

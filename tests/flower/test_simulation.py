@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
+import grpc
+import psutil
 import pytest
 from small import digest, result, small
 
 from feddecorr.engines.engine import RunClients
 from feddecorr.errors import RunError
 from feddecorr.federation import Simulation
+from feddecorr.flower.node import HOME
 from feddecorr.flower.session import Session, simulated
 from feddecorr.methods import METHODS
 from feddecorr.runs.memories import Memories
@@ -26,6 +30,19 @@ def session() -> Iterator[Session]:
     """Return the one simulation."""
     with simulated(Simulation(small()).shards, workers=2) as found:
         yield found
+
+
+def family(session: Session) -> list[psutil.Process]:
+    """Return the processes of the simulation."""
+    home = str(session.home)
+    return [each for each in psutil.process_iter() if _environment(each).get(HOME) == home]
+
+
+def _environment(process: psutil.Process) -> dict[str, str]:
+    try:
+        return process.environ()
+    except psutil.Error:
+        return {}
 
 
 class Through:
@@ -93,3 +110,49 @@ def test_an_interrupted_run_goes_on_with_the_same_bits(session: Session, tmp_pat
     middle.close()
     found += resume(tmp_path / "run", through=Through(session, experiment))
     assert result(found) == result(run(experiment))
+
+
+def test_an_actor_that_is_killed_is_replaced(session: Session) -> None:
+    """One in each round: nobody is missing, and the bits are those of serial."""
+    experiment = small("method=scaffold", "rounds=3")
+    found = []
+    for record in run(experiment, through=Through(session, experiment)):
+        found.append(record)
+        actors = [each for each in family(session) if "ClientAppActor" in " ".join(each.cmdline())]
+        assert actors
+        actors[0].kill()
+    assert [record.missing for record in found] == [{}, {}, {}]
+    assert result(found) == result(run(experiment))
+
+
+def listening(process: psutil.Process) -> list[tuple[str, int]]:
+    """Return the addresses at which a process takes connections."""
+    found = process.net_connections(kind="tcp")
+    return [(each.laddr.ip, each.laddr.port) for each in found if each.status == psutil.CONN_LISTEN]
+
+
+def test_nothing_listens_beyond_this_machine(session: Session) -> None:
+    addresses = {host for process in family(session) for host, _ in listening(process)}
+    assert addresses
+    assert addresses <= {"127.0.0.1", "::ffff:127.0.0.1", "::1"}
+
+
+def test_a_stranger_on_this_machine_cannot_speak_to_ray(session: Session) -> None:
+    """Only who can read the token can; that is in a folder of the user's own."""
+    assert stat.S_IMODE(session.home.stat().st_mode) == 0o700
+    token = (session.home / "token").read_text()
+    (gcs,) = (each for each in family(session) if "gcs_server" in each.name())
+    (port,) = {port for _, port in listening(gcs)}
+
+    def ask(*credentials: tuple[str, str]) -> grpc.StatusCode:
+        with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+            call = channel.unary_unary("/ray.rpc.NodeInfoGcsService/GetAllNodeInfo")
+            try:
+                call(b"", metadata=credentials, timeout=60)
+            except grpc.RpcError as error:
+                return error.code()
+        return grpc.StatusCode.OK
+
+    assert ask() == grpc.StatusCode.UNAUTHENTICATED
+    assert ask(("authorization", f"Bearer {'0' * 64}")) == grpc.StatusCode.UNAUTHENTICATED
+    assert ask(("authorization", f"Bearer {token}")) != grpc.StatusCode.UNAUTHENTICATED

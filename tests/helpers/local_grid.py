@@ -27,7 +27,9 @@ class LocalGrid(Grid):
         self._app = app
         self._run_config = run_config or {}
         self.dead: set[int] = set()
-        """Nodes that are listed, and do not answer."""
+        """Nodes that are listed, and of which Flower says that they are gone."""
+        self.hung: set[int] = set()
+        """Nodes that take their messages, and answer when they are no longer here."""
         self.answers: dict[int, Answer] = {}
         """Nodes that answer in their own way."""
         self.asked: list[tuple[int, str]] = []
@@ -62,7 +64,8 @@ class LocalGrid(Grid):
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
         """Return the answers, the last one first: order must not matter."""
-        return [self._replies.pop(number) for number in reversed(list(message_ids)) if number in self._replies]
+        there = [number for number in message_ids if self.asked[int(number)][0] not in self.hung]
+        return [self._replies.pop(number) for number in reversed(there) if number in self._replies]
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
         """Do both."""

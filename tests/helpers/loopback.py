@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import configparser
 import datetime
 import ipaddress
 import os
+import re
+import shlex
 import signal
 import socket
 import subprocess
@@ -24,6 +27,19 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 PROGRAMS = Path(sys.executable).parent
+PAGE = Path(__file__).parents[2] / "docs" / "deployment.md"
+UNIT = re.compile(r"^```text\n# (\w+)\.service\n(.*?)^```$", re.M | re.S)
+
+
+def documented_units() -> dict[str, dict[str, str]]:
+    """Return the units of systemd that the page on deployment shows, by name: the settings of their services."""
+    found = {}
+    for name, text in UNIT.findall(PAGE.read_text()):
+        parser = configparser.ConfigParser(interpolation=None)
+        parser.optionxform = str  # type: ignore[assignment,method-assign]
+        parser.read_string(text)
+        found[name] = dict(parser["Service"])
+    return found
 
 
 class Loopback:
@@ -40,6 +56,7 @@ class Loopback:
             "FLWR_TELEMETRY_ENABLED": "0",
             "FLWR_DISABLE_UPDATE_CHECK": "1",
         }
+        self._units = documented_units()
         self.processes: list[subprocess.Popen[bytes]] = []
         for name in ("flwr", "logs", "cwd"):
             (folder / name).mkdir()
@@ -51,18 +68,29 @@ class Loopback:
             for name, port in links.items()
         )
         (folder / "flwr" / "config.toml").write_text(f'[superlink]\ndefault = "lab"\n\n{config}')
-        self.superlink = self.start(
-            "superlink",
-            "flower-superlink",
-            *("--host", "127.0.0.1", "--port", self.port, "--enable-supernode-auth"),
-            *("--ssl-ca-certfile", folder / "ca.crt", "--ssl-certfile", folder / "server.crt"),
-            *("--ssl-keyfile", folder / "server.key", "--disable-runtime-dependency-installation"),
-        )
-        files = ("--ca", folder / "ca.crt", "--certfile", folder / "server.crt", "--keyfile", folder / "server.key")
-        address = ("--host", "127.0.0.1", "--port", self.gate)
-        words = ("-m", "feddecorr", "flower", "gate", f"127.0.0.1:{self.port}", *files, *address)
-        self.start("gate", "python", *words)
+        self.superlink = self.start_superlink()
+        self.start("gate", *self._command("gate"), "--host", "127.0.0.1")
         self.wait_for(lambda: self.ask(self.gate, "/health") == 200)
+
+    def start_superlink(self) -> subprocess.Popen[bytes]:
+        """Start the SuperLink, which keeps what it knows in a file; the same command starts it again."""
+        return self.start("superlink", *self._command("superlink"))
+
+    def _command(self, unit: str) -> list[str]:
+        """Return the documented command of a part of the federation, with this one's files and ports."""
+        here = {
+            "/opt/feddecorr/bin/": "",
+            "/etc/feddecorr/": f"{self.folder}/",
+            "/var/lib/feddecorr": str(self.folder),
+            "superlink.example.org:9443": f"127.0.0.1:{self.gate}",
+            "8443": str(self.port),
+            "9443": str(self.gate),
+            "9094": str(free_port()),
+        }
+        words = shlex.split(self._units[unit]["ExecStart"])
+        for documented, ours in here.items():
+            words = [word.replace(documented, ours) for word in words]
+        return words
 
     def start(self, name: str, program: str, *words: object) -> subprocess.Popen[bytes]:
         """Start one of Flower's programs; its output goes to a log of that name."""
@@ -105,14 +133,9 @@ class Loopback:
 
     def start_node(self, node: int, config: dict[str, Any]) -> subprocess.Popen[bytes]:
         """Start a SuperNode, which comes through the gate."""
-        settings = " ".join(f"{name}={value!r}" for name, value in config.items())
-        return self.start(
-            f"node{node}",
-            "flower-supernode",
-            *("--superlink", f"127.0.0.1:{self.gate}", "--root-certificates", self.folder / "ca.crt"),
-            *("--auth-supernode-private-key", self.folder / f"node{node}.key"),
-            *("--host", "127.0.0.1", "--port", free_port(), "--node-config", settings),
-        )
+        words = self._command("supernode")
+        words[words.index("--node-config") + 1] = " ".join(f"{name}={value!r}" for name, value in config.items())
+        return self.start(f"node{node}", *(word.replace("/node0", f"/node{node}.key") for word in words))
 
     def wait_for(self, condition: Callable[[], object], seconds: float = 600) -> None:
         """Wait until something holds."""

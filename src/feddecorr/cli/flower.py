@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -20,6 +21,9 @@ flower_app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+
+COLOURS = re.compile(r"\x1b\[[\d;]*m")
+"""As Flower's log has them, also where no terminal is."""
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the Flower app.")]
 
@@ -75,13 +79,47 @@ def run(
     """
     from feddecorr.flower.submitting import submit  # noqa: PLC0415 - starts processes
 
-    status = submit(directory, superlink, say)
+    status = submit(directory, superlink, lambda line: say(COLOURS.sub("", line)))
     if status != "finished:completed":
         raise RunError(f"Flower says of the run: {status}")
     if json:
         print_json({"app": str(directory), "status": status})
     else:
         print_text(f"{directory}: {status}")
+
+
+@flower_app.command()
+def clean(
+    memory: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="The node's memory, as its --node-config says it.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Remove the files; without it, they are only listed.")] = False,
+    json: JsonOption = False,
+) -> None:
+    """List what nodes of this user keep on the disk, and remove it with --yes: clients' memories, decoded pictures.
+
+    A client whose memory is gone cannot go on with a run by SCAFFOLD or FedDyn; pictures are decoded anew when they
+    are needed. Nothing is touched that is not named as these files are.
+
+    Example:  feddecorr flower clean --memory /var/lib/feddecorr
+    """
+    from feddecorr.data.cache import cache_folder  # noqa: PLC0415 - PyTorch is loaded when it is needed
+    from feddecorr.flower.leftovers import find, remove  # noqa: PLC0415
+    from feddecorr.flower.node import DEFAULT_MEMORY  # noqa: PLC0415
+
+    place = (memory or DEFAULT_MEMORY).expanduser().absolute()
+    files = list(find(place, cache_folder()))
+    sizes = {str(file): file.stat().st_size for file in files}
+    if yes:
+        remove(files, place)
+    if json:
+        print_json({"removed": yes, "files": sizes})
+        return
+    for name, size in sizes.items():
+        print_text(f"{name}  {size} bytes")
+    print_text(f"{len(sizes)} files, {sum(sizes.values())} bytes{': removed' if yes else ''}")
+    if files and not yes:
+        say("--yes removes them")
 
 
 @flower_app.command()

@@ -27,6 +27,15 @@ class Flower(Engine):
 
     workers: PositiveInt | None = Field(None, description="Ray actors; one for each core (over training.threads)")
     wait: PositiveFloat = Field(600.0, description="seconds to wait for clients whose SuperNodes are not connected")
+    timeout: PositiveFloat = Field(
+        3600.0, description="seconds that a round of deployed clients takes at most; who has not answered is missing"
+    )
+
+    authenticated: bool = Field(
+        False,
+        description="the SuperLink knows its nodes by their keys (--enable-supernode-auth): a client's number stays "
+        "with the key that had it first",
+    )
 
     def check(self) -> None:
         """Refuse to begin without Flower."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from feddecorr.checks import printable, shown
 from feddecorr.collapse.shared_evidence import Evidence
 from feddecorr.errors import UserError
 from feddecorr.flower.exchange import Answer
@@ -15,24 +16,24 @@ KINDS: dict[str, type[Update] | type[Failure]] = {"update": Update, "failure": F
 def read_failure(content: bytes) -> str:
     """Return why a node could not do what it was asked for, in its own words."""
     try:
-        return from_bytes(Failure, content).cause
+        return printable(from_bytes(Failure, content).cause)
     except UserError as error:
-        return f"its message was refused: {error}"
+        return printable(f"its message was refused: {error}")
 
 
-def read_evidence(answer: Answer) -> Evidence:
-    """Return what a node found out about a model, or refuse what is none."""
+def read_evidence(answer: Answer, width: int) -> Evidence:
+    """Return what a node found out about a model with so many features, or refuse what is none."""
     if answer.letter is None:
         raise UserError(answer.cause)
     if answer.letter.note.get("kind") != "evidence":
         raise UserError(read_failure(answer.letter.content))
-    return Evidence.from_bytes(answer.letter.content)
+    return Evidence.from_bytes(answer.letter.content, width)
 
 
 def read_answer(content: bytes, kind: str, *, number: int, client: int) -> Update | Failure:
     """Return what the node of a client sent, or a failure that says why it cannot be taken for that client's."""
     if kind not in KINDS:
-        return Failure(number, client, f"it sent {kind!r}, neither an update nor a failure")
+        return Failure(number, client, f"it sent {shown(kind)}, neither an update nor a failure")
     try:
         answer = from_bytes(KINDS[kind], content)
     except UserError as error:

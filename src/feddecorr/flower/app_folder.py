@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,13 +14,12 @@ SERVER = "feddecorr.flower.server_app:app"
 
 
 def write_experiment(folder: Path, experiment: Experiment, *, out: Path, test: str) -> None:
-    """Write the app of an experiment; `rounds` stands by itself, so that `--run-config rounds=N` goes further."""
+    """Write the app of an experiment; `rounds` stands by itself, so that `--run-config rounds=N` goes further.
+
+    It lists no dependency: Flower would install those, over what is there.
+    """
     settings: dict[str, str | int] = {"out": str(out), "test": test, "rounds": experiment.rounds}
-    write_app(folder, server=SERVER, settings={**settings, "experiment": json.dumps(experiment.to_dict())})
-
-
-def write_app(folder: Path, *, server: str, settings: Mapping[str, str | int]) -> None:
-    """Write the app. It lists no dependency: Flower would install those, over what is there."""
+    settings["experiment"] = json.dumps(experiment.to_dict())
     folder.mkdir(parents=True, exist_ok=True)
     lines = [
         "[project]",
@@ -35,7 +33,7 @@ def write_app(folder: Path, *, server: str, settings: Mapping[str, str | int]) -
         'publisher = "feddecorr"',
         "",
         "[tool.flwr.app.components]",
-        f'serverapp = "{server}"',
+        f'serverapp = "{SERVER}"',
         f'clientapp = "{CLIENT}"',
         "",
         "[tool.flwr.app.config]",

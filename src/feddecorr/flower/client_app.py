@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
@@ -16,28 +18,32 @@ app = ClientApp()
 @app.query()
 def introduce(message: Message, context: Context) -> Message:
     """Answer which client the node is and, where the question names an experiment, what there is to know of it."""
-    letter = unseal(message.content, LARGEST)
-    if not letter.content:
+    if not unseal(message.content, LARGEST).content:
         return Message(seal(wrap(b""), {"client": int(context.node_config["partition-id"])}), reply_to=message)
-    from feddecorr.flower.playing import introduce_node  # noqa: PLC0415 - PyTorch is loaded when it is needed
-
-    kind, content = introduce_node(letter, context)
-    return Message(seal(wrap(content), {"kind": kind}), reply_to=message)
+    return _answer("introduce", message, context)
 
 
 @app.evaluate()
 def evaluate(message: Message, context: Context) -> Message:
     """Answer a global model with what it makes of the node's own images: a mean and a covariance, no feature."""
-    from feddecorr.flower import playing  # noqa: PLC0415 - PyTorch is loaded when it is needed
-
-    kind, content = playing.evaluate(unseal(message.content, LARGEST), context)
-    return Message(seal(wrap(content), {"kind": kind}), reply_to=message)
+    return _answer("evaluate", message, context)
 
 
 @app.train()
 def train(message: Message, context: Context) -> Message:
     """Answer a broadcast with an update, or with what went wrong."""
-    from feddecorr.flower.playing import play  # noqa: PLC0415 - PyTorch is loaded when it is needed
+    return _answer("train", message, context)
 
-    kind, content = play(unseal(message.content, LARGEST), context)
+
+def _answer(question: str, message: Message, context: Context) -> Message:
+    """Answer here where PyTorch is loaded; a process for this message alone lets the node's warm one answer."""
+    letter, config = unseal(message.content, LARGEST), context.node_config
+    if "client" in config and "torch" not in sys.modules and sys.platform == "linux":
+        from feddecorr.flower.warm import answer  # noqa: PLC0415 - for deployed nodes alone
+
+        kind, content = answer(question, letter, config)
+    else:
+        from feddecorr.flower.playing import QUESTIONS  # noqa: PLC0415 - PyTorch is loaded when it is needed
+
+        kind, content = QUESTIONS[question](letter, config)
     return Message(seal(wrap(content), {"kind": kind}), reply_to=message)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import reduce
 from operator import add
 from pathlib import Path
 
-from flwr.app import MessageType
+from flwr.app import MessageType, RecordDict
 from flwr.serverapp import Grid
 
 from feddecorr.collapse.diagnosis import Diagnosis
@@ -18,12 +19,13 @@ from feddecorr.collapse.shared_evidence import Evidence
 from feddecorr.data.dataset import Dataset
 from feddecorr.engines.engine import RunClients
 from feddecorr.engines.flower_simulation import Flower
-from feddecorr.errors import UserError
-from feddecorr.files import write_json
+from feddecorr.errors import RunError, UserError
+from feddecorr.files import read_json, reading, write_json
 from feddecorr.flower.answers import read_answer, read_evidence
+from feddecorr.flower.client_keys import ClientKeys
 from feddecorr.flower.envelope import largest_answer, seal, wrap
-from feddecorr.flower.exchange import Answer, exchange
-from feddecorr.flower.introduction import federation_of
+from feddecorr.flower.exchange import Answer, Exchange
+from feddecorr.flower.introduction import Introduction, common_classes, federation_of, misfits
 from feddecorr.flower.nodes import PAUSE, Nodes
 from feddecorr.messages import Broadcast, Failure, Server, Update
 from feddecorr.runs.directory import RunDirectory
@@ -35,7 +37,7 @@ LARGEST_EVIDENCE = 1 << 30
 """Bytes of a client's statistics; 8 000 features have half of that."""
 
 KEY = "run.json"
-"""Beside what clients remember: the name under which nodes keep it, where they keep it themselves."""
+"""Where a run keeps the name under which nodes keep what their clients remember, and what clients said at its start."""
 
 
 class Deployment:
@@ -44,24 +46,66 @@ class Deployment:
     def __init__(
         self, grid: Grid, experiment: Experiment, out: Path, *, test: Dataset | None, say: Callable[[str], None]
     ) -> None:
-        """Wait for everybody, and hear what they hold."""
+        """Hear what clients hold: all of them or, under `missing=continue`, those that can take part."""
         self._experiment = experiment
         self._directory = RunDirectory(out)
         self._say = say
-        self._nodes = Nodes(grid, experiment, say)
+        engine = experiment.engine if isinstance(experiment.engine, Flower) else Flower()
+        self._wait, self._timeout = engine.wait, engine.timeout
+        self._keys = ClientKeys(grid, self._directory.memories.directory, authenticated=engine.authenticated)
+        self._nodes = Nodes(grid, experiment, say, self._keys)
+        self._exchange = Exchange(grid)
         self._wanted = int(experiment.evaluation.clients and test is None)
-        engine = experiment.engine
-        self._wait = engine.wait if isinstance(engine, Flower) else Flower().wait
-        self.federation = federation_of(experiment, self._nodes.everybody(self._wait), test)
+        begun = self._begun()
+        self._introductions = self._first_introductions(test) if begun is None else begun
+        self._nodes.begin(self._introductions)
+        self.federation = federation_of(experiment, self._introductions, test)
+        if begun is not None:
+            self._nodes.wait_for(begun, self._wait)
+
+    def _first_introductions(self, test: Dataset | None) -> dict[int, Introduction]:
+        """Return what clients say before the first round, of which the model is made; say what it will be made for."""
+        found = self._nodes.gather(self._wait)
+        for client, why in misfits(found, test).items():
+            if self._experiment.missing == "fail":
+                raise RunError(f"client {client} cannot take part: {why}")
+            self._nodes.reasons[client] = why
+            del found[client]
+        if len(found) < self._experiment.minimum_clients:
+            raise RunError(f"of {len(found)} clients that can take part no model can be made")
+        for client, why in sorted(self._nodes.reasons.items()):
+            self._say(f"the run begins without client {client}: {why}")
+        self._say_classes(found)
+        return found
+
+    def _say_classes(self, introductions: Mapping[int, Introduction]) -> None:
+        """Say which classes the model will have, and which of them hang on a single client."""
+        classes = common_classes([each.classes for each in introductions.values()])
+        self._say(f"the model has {len(classes)} classes: {', '.join(classes)}")
+        owners = Counter(name for each in introductions.values() for name in each.classes)
+        for client, each in introductions.items():
+            if alone := [name for name in each.classes if owners[name] == 1]:
+                self._say(f"only client {client} has {', '.join(alone)}")
+
+    def _begun(self) -> dict[int, Introduction] | None:
+        """Return what clients said when the run in the directory began; None if it has not begun."""
+        file = self._directory.memories.directory / KEY
+        if not file.exists():
+            return None
+        with reading(file):
+            told = [Introduction.from_bytes(json.dumps(each).encode()) for each in read_json(file)["introductions"]]
+        return {each.client: each for each in told}
 
     @contextmanager
     def open(self, memories: Memories) -> Iterator[RunClients]:
         """Give the run a name, under which nodes keep what their clients remember."""
         file = memories.directory / KEY
         if not file.exists():
-            memories.directory.mkdir(parents=True, exist_ok=True)
-            write_json(file, {"run": secrets.token_hex(16)})
-        note = {"task": json.dumps(self.federation.task.to_dict()), "run": json.loads(file.read_text())["run"]}
+            memories.directory.make()
+            told = [json.loads(each.to_bytes()) for each in self._introductions.values()]
+            write_json(file, {"run": secrets.token_hex(16), "introductions": told})
+        self._keys.keep()
+        note = {"task": json.dumps(self.federation.task.to_dict()), "run": str(read_json(file)["run"])}
 
         def run_clients(broadcast: Broadcast, clients: Sequence[int]) -> Iterator[Update | Failure]:
             finished: dict[int, Update | Failure] = {}
@@ -75,7 +119,7 @@ class Deployment:
         yield run_clients
 
     def _ask(self, note: dict[str, str], broadcast: Broadcast, clients: Sequence[int]) -> Iterator[Update | Failure]:
-        """Yield one answer for each client as they come.
+        """Yield one answer for each client as they come, all of them before the time of the round is over.
 
         Who is not connected is waited for if the run ends without it, and else left out at once.
         """
@@ -84,7 +128,8 @@ class Deployment:
         met = self._nodes.wait_for(clients, wait)
         for client in clients:
             if client not in met:
-                yield Failure(number, client, f"its node was not connected, for {wait:g} seconds")
+                why = self._nodes.reasons.get(client, f"its node was not connected, for {wait:g} seconds")
+                yield Failure(number, client, why)
         content = to_bytes(broadcast)
         wrapped = wrap(content)
         asked = {met[client].node: client for client in clients if client in met}
@@ -93,9 +138,11 @@ class Deployment:
             last = counted.get(client, 0)
             who = {"client": client, "round": number, "before": last + 1, "counted": last, "evidence": self._wanted}
             questions[node] = seal(wrapped, {**note, **who})
-        limit = largest_answer(len(content))
-        for answer in exchange(self._nodes.grid, questions, MessageType.TRAIN, pause=PAUSE, limit=limit):
+        for answer in self._converse(questions, MessageType.TRAIN, largest_answer(len(content))):
             yield self._read(answer, number, asked[answer.node])
+
+    def _converse(self, questions: Mapping[int, RecordDict], kind: str, limit: int) -> Iterator[Answer]:
+        return self._exchange.converse(questions, kind, limit=limit, pause=PAUSE, timeout=self._timeout)
 
     def evaluate(self, number: int, server: Server) -> Diagnosis | None:
         """Merge what the connected clients find out about the global model, in their order."""
@@ -104,13 +151,17 @@ class Deployment:
         note: dict[str, str | int] = {"task": json.dumps(self.federation.task.to_dict()), "round": number}
         questions = {met[client].node: seal(wrapped, {**note, "client": client}) for client in sorted(met)}
         found: dict[int, Evidence] = {}
-        for answer in exchange(self._nodes.grid, questions, MessageType.EVALUATE, pause=PAUSE, limit=LARGEST_EVIDENCE):
+        for answer in self._converse(questions, MessageType.EVALUATE, LARGEST_EVIDENCE):
             try:
-                found[answer.node] = read_evidence(answer)
+                found[answer.node] = read_evidence(answer, self.federation.task.width)
             except UserError as error:
                 self._say(f"node {answer.node} did not evaluate round {number}: {error}")
         merged = [found[node] for node in questions if node in found]
-        return reduce(add, merged).diagnosis() if merged else None
+        try:
+            return reduce(add, merged).diagnosis() if merged else None
+        except UserError as error:
+            self._say(f"round {number} is not evaluated: {error}")
+            return None
 
     def _read(self, answer: Answer, number: int, client: int) -> Update | Failure:
         if answer.letter is None:
@@ -121,7 +172,7 @@ class Deployment:
         """Return the last round of each client in which its update was taken."""
         return {
             client: record.round
-            for record in self._directory.rounds()
+            for record in self._directory.all_rounds()
             for client in record.clients
             if client not in record.missing
         }

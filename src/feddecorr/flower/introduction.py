@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache, reduce
 from operator import add
@@ -12,10 +13,35 @@ from operator import add
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
+from feddecorr.checks import (
+    MOST_CLASSES,
+    MOST_EXAMPLES,
+    NAME,
+    Check,
+    Real,
+    Several,
+    Whole,
+    check_fields,
+    printable,
+)
 from feddecorr.data.dataset import Dataset, Images, PixelSums
 from feddecorr.errors import UserError
 from feddecorr.federation import Federation, Roster, Task
 from feddecorr.settings.experiment import Experiment
+
+MOST_PIXELS = 1 << 27
+"""Numbers in an image."""
+
+SMALLEST_SPREAD = 1e-6
+"""Of a channel, in units of its pixels; a network's input is divided by it."""
+
+FIELDS: dict[str, Check] = {
+    "client": Whole(0, MOST_EXAMPLES),
+    "examples": Whole(1, MOST_EXAMPLES),
+    "shape": Several(Whole(1, MOST_PIXELS), 3, 3),
+    "classes": Several(NAME, MOST_CLASSES, 1),
+}
+"""What a node may say of itself, one by one; whether it fits together is looked at after."""
 
 Constants = tuple[tuple[float, ...], tuple[float, ...]]
 """Mean and standard deviation of each channel."""
@@ -38,50 +64,93 @@ class Introduction:
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Introduction:
-        """Return what a node wrote, or refuse it."""
+        """Return what a node wrote, or refuse it with the field that cannot be."""
         try:
-            found = _check().validate_json(content, strict=True)
+            found = _structure().validate_json(content, strict=True)
         except ValidationError as error:
-            raise UserError(f"this is no introduction: {error.errors()[0]['msg']}") from error
-        if found.client < 0 or found.examples < 1 or min(found.shape) < 1 or not found.classes:
-            raise UserError(f"client {found.client} has {found.examples} examples of shape {found.shape}")
+            raise UserError(printable(f"this is no introduction: {error.errors()[0]['msg']}")) from error
+        check_fields(found, FIELDS)
+        channels, height, width = found.shape
+        if channels * height * width > MOST_PIXELS:
+            raise UserError(f"shape={found.shape}: an image has at most {MOST_PIXELS} numbers")
+        if len(set(found.classes)) < len(found.classes):
+            raise UserError("a class is named twice")
+        if found.sums.count != found.examples * height * width or len(found.sums.sums) != channels:
+            raise UserError(
+                f"sums over {found.sums.count} pixels of {len(found.sums.sums)} channels are not those of "
+                f"{found.examples} images of shape {found.shape}"
+            )
+        if found.constants is not None:
+            Several(Several(Real(), channels, channels), 2, 2)(found.constants, "constants")
+            Several(Real(low=SMALLEST_SPREAD), channels, channels)(found.constants[1], "constants.1")
         return found
+
+    def differences(self, before: Introduction) -> str:
+        """Return in which way its data are no longer those of an earlier introduction; nothing if they are."""
+        if self == before:
+            return ""
+        found = [
+            f"{now} {what}, no longer {then}"
+            for what, now, then in (
+                ("examples", self.examples, before.examples),
+                ("as the shape of images", self.shape, before.shape),
+            )
+            if now != then
+        ]
+        for what, names in (
+            ("new", [name for name in self.classes if name not in before.classes]),
+            ("gone", [name for name in before.classes if name not in self.classes]),
+        ):
+            found += [f"the class{'es' if len(names) > 1 else ''} {', '.join(names)} {what}"] if names else []
+        return f"it came back with other data ({'; '.join(found) or 'other pixels'})"
 
 
 @cache
-def _check() -> TypeAdapter[Introduction]:
+def _structure() -> TypeAdapter[Introduction]:
     return TypeAdapter(Introduction)  # which takes milliseconds
 
 
-def federation_of(experiment: Experiment, introductions: Sequence[Introduction], test: Dataset | None) -> Federation:
-    """Return what the server has, from what all clients said, in their order."""
-    first = introductions[0]
-    for other in introductions:
-        if other.shape != first.shape:
-            raise UserError(
-                f"client {first.client} has images of shape {first.shape}, client {other.client} of {other.shape}"
-            )
-    constants = {each.constants for each in introductions}
-    sums = reduce(add, (each.sums for each in introductions))
+def misfits(introductions: Mapping[int, Introduction], test: Dataset | None) -> dict[int, str]:
+    """Return the clients whose images have another shape than the server's or, if it has none, than most clients'."""
+    shapes = Counter(each.shape for each in introductions.values())
+    common, whose = (shapes.most_common(1)[0][0], "most clients'") if test is None else (test.shape, "the server's")
+    return {
+        client: f"its images have the shape {each.shape}, {whose} {common}: data.size at the node resizes them"
+        for client, each in introductions.items()
+        if each.shape != common
+    }
+
+
+def federation_of(
+    experiment: Experiment, introductions: Mapping[int, Introduction], test: Dataset | None
+) -> Federation:
+    """Return what the server has, from what clients said of themselves; those that are not there have no examples."""
+    told = [introductions[client] for client in sorted(introductions)]
+    constants = {each.constants for each in told}
+    sums = reduce(add, (each.sums for each in told))
     known = next(iter(constants)) if len(constants) == 1 else None
     mean, std = known or (sums.mean, sums.std)
-    classes = _classes([each.classes for each in introductions])
-    told = json.dumps([asdict(each) for each in introductions])
+    classes = common_classes([each.classes for each in told])
+    sizes = np.zeros(experiment.clients, dtype=np.int64)
+    sizes[sorted(introductions)] = [each.examples for each in told]
     return Federation(
-        task=Task(experiment, first.shape, classes, mean, std),
-        roster=Roster(np.array([each.examples for each in introductions])),
+        task=Task(experiment, told[0].shape, classes, mean, std),
+        roster=Roster(sizes),
         test=None if test is None else relabelled(test.test, test.classes, classes),
         note="" if test is None else test.note,
-        split=hashlib.sha256(told.encode()).hexdigest(),
+        split=hashlib.sha256(json.dumps([asdict(each) for each in told]).encode()).hexdigest(),
     )
 
 
-def _classes(lists: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+def common_classes(lists: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
     """Return the classes of all: the longest list, if the others begin it, and else all names in their order."""
     longest = max(lists, key=len)
     if all(longest[: len(names)] == names for names in lists):
         return longest
-    return tuple(sorted({name for names in lists for name in names}))
+    together = {name for names in lists for name in names}
+    if len(together) > MOST_CLASSES:
+        raise UserError(f"all clients together name {len(together)} classes, more than {MOST_CLASSES}")
+    return tuple(sorted(together))
 
 
 def relabelled(images: Images, classes: tuple[str, ...], common: tuple[str, ...]) -> Images:

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
 
-from flwr.app import Context
+import torch
 
-from feddecorr.data import DATA
-from feddecorr.data.dataset import Dataset, Images, PixelSums
+from feddecorr.data import DATA, Data
+from feddecorr.data.dataset import Images, PixelSums
 from feddecorr.errors import UserError
 from feddecorr.federation import Shard, Shards, Simulation, Task
 from feddecorr.files import load_tensors
 from feddecorr.flower.introduction import Introduction, relabelled
+from feddecorr.inner_paths import InnerPath
 from feddecorr.runs.memories import Memories
 from feddecorr.settings.experiment import Experiment
 from feddecorr.settings.words import read_words
@@ -25,12 +28,29 @@ DEFAULT_MEMORY = Path("~/.local/state/feddecorr")
 """Where clients remember, unless the node's configuration says otherwise."""
 
 
+HOME = "FEDDECORR_SIMULATION"
+"""The variable that names the folder of a simulation to its nodes."""
+
+SHARDS = "shards.safetensors"
+"""The file with everybody's images, in the folder of a simulation."""
+
+Config = Mapping[str, Any]
+"""What `--node-config` says."""
+
+Own = tuple[tuple[str, str | int], ...]
+"""Settings by name."""
+
+
 class Node(Protocol):
     """One client's place."""
 
     @property
     def client(self) -> int:
         """The number of the client."""
+
+    @property
+    def training(self) -> Own:
+        """Settings of `training` that are the node's own: where it computes, with how many threads."""
 
     def shard(self, task: Task) -> Shard:
         """Return what the client trains on."""
@@ -51,6 +71,7 @@ class Simulated:
 
     client: int
     shards: str
+    training: Own = ()
 
     def shard(self, task: Task) -> Shard:  # noqa: ARG002 - the same for all tasks
         """Cut it out of the file."""
@@ -62,7 +83,7 @@ class Simulated:
 
     def memories(self, run: str) -> Memories:
         """Find them in the run's directory."""
-        return Memories(Path(run))
+        return Memories(InnerPath(Path(run).parent) / Path(run).name)
 
     def settle(self, memories: Memories, counted: int) -> None:
         """Leave it to the run."""
@@ -70,11 +91,12 @@ class Simulated:
 
 @dataclass(frozen=True)
 class Deployed:
-    """A SuperNode: its owner gave it the client's number, its data and a place on its disk."""
+    """A SuperNode: its owner gave it the client's number, its data, a place on its disk, and what it computes with."""
 
     client: int
-    data: str | None
     memory: Path
+    data: Data | None = None
+    training: Own = ()
 
     def shard(self, task: Task) -> Shard:
         """Return the images, with labels counted by the federation's classes."""
@@ -85,14 +107,14 @@ class Deployed:
         """Return its own test images; of a known data set, its part of the training images."""
         if self.data is None:
             return self.shard(task).images
-        dataset = self._own(self.data)
+        dataset = self.data.load()
         return relabelled(dataset.test, dataset.classes, task.classes)
 
     def memories(self, run: str) -> Memories:
         """Find them on the node's own disk."""
         if not re.fullmatch(r"[0-9a-f]{32}", run):
             raise UserError(f"'{run}' is no name of a run")
-        return Memories(self.memory / run)
+        return Memories(InnerPath(self.memory) / run)
 
     def settle(self, memories: Memories, counted: int) -> None:
         """Drop what is older."""
@@ -117,33 +139,65 @@ class Deployed:
         if self.data is None:
             simulation = Simulation(experiment)
             return simulation.shards[self.client].images, simulation.task.classes
-        dataset = self._own(self.data)
+        dataset = self.data.load()
         return dataset.train, dataset.classes
 
-    @staticmethod
-    def _own(data: str) -> Dataset:
-        return DATA.parse(read_words([f"data={data}"])["data"]).load()
 
-
-def find_node(context: Context) -> Node:
-    """Return the node that a ClientApp runs on."""
-    config: Mapping[str, Any] = context.node_config
+def find_node(config: Config) -> Node:
+    """Return the node of that configuration."""
     if "client" in config:
         return deployed(config)
-    if "partition-id" in config and "shards" in context.run_config:
-        return Simulated(int(config["partition-id"]), str(context.run_config["shards"]))
+    if "partition-id" in config and (home := os.environ.get(HOME)):
+        return Simulated(int(config["partition-id"]), f"{home}/{SHARDS}")
     raise UserError(f"the node does not say which client it is: start it with --node-config 'client=0 …', not {config}")
 
 
-def deployed(config: Mapping[str, Any]) -> Deployed:
-    """Return the node of that configuration."""
-    client, data = config["client"], config.get("data")
+@contextmanager
+def private_files(config: Config) -> Iterator[None]:
+    """Let what a deployed node writes be readable by its own user alone; a simulation follows the run's user."""
+    before = os.umask(0o077)
+    if "client" not in config:
+        os.umask(before)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+SETTINGS = ("client", "data", "data.…", "device", "threads", "memory")
+"""What the owner of a node can say of it."""
+
+
+def deployed(config: Config) -> Deployed:
+    """Return the node that its owner described so."""
+    data = {key: value for key, value in config.items() if key == "data" or key.startswith("data.")}
+    training = {key: config[key] for key in ("device", "threads") if key in config}
+    known = {"client", "memory", "partition-id", "num-partitions", *data, *training}
+    if unknown := config.keys() - known:
+        raise UserError(f"unknown in --node-config: {', '.join(sorted(unknown))}; there are {', '.join(SETTINGS)}")
+    client = config["client"]
     if not isinstance(client, int) or client < 0:
         raise UserError(f"client={client!r}: a client is a whole number from 0 on")
-    if unknown := set(config) - {"client", "data", "memory", "partition-id", "num-partitions"}:
-        raise UserError(f"unknown in --node-config: {', '.join(sorted(unknown))}; there are client, data and memory")
+    if "data.augment" in data:
+        raise UserError("data.augment is the experiment's, the same for all clients: leave it out of --node-config")
     memory = Path(str(config.get("memory", DEFAULT_MEMORY))).expanduser()
-    return Deployed(client, None if data is None else str(data), memory)
+    return Deployed(client, memory, _own_data(data) if data else None, _own_training(training))
+
+
+def _own_data(config: Config) -> Data:
+    return DATA.parse(read_words([f"{key}={value}" for key, value in config.items()])["data"])
+
+
+def _own_training(config: Config) -> Own:
+    """Return where the node computes, or refuse what it does not have."""
+    threads, device = config.get("threads", 1), config.get("device", "cpu")
+    if not isinstance(threads, int) or threads < 1:
+        raise UserError(f"threads={threads!r}: a whole number from 1 on")
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, TypeError) as error:
+        raise UserError(f"device={device!r}: {str(error).splitlines()[0]}") from error
+    return tuple(config.items())
 
 
 @lru_cache(maxsize=1)

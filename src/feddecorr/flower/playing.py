@@ -6,8 +6,6 @@ import json
 from dataclasses import replace
 from functools import lru_cache
 
-from flwr.app import Context
-
 from feddecorr.client import Client
 from feddecorr.collapse.shared_evidence import Evidence
 from feddecorr.engines.allocator import keep_freed_memory
@@ -15,7 +13,7 @@ from feddecorr.engines.engine import failure
 from feddecorr.errors import UserError
 from feddecorr.federation import Task
 from feddecorr.flower.envelope import Letter
-from feddecorr.flower.node import Node, deployed, find_node
+from feddecorr.flower.node import Config, Node, Own, deployed, find_node, private_files
 from feddecorr.local_training.part import METHOD
 from feddecorr.messages import Broadcast, Update
 from feddecorr.settings.experiment import Experiment
@@ -27,21 +25,24 @@ from feddecorr.wire import from_bytes, to_bytes
 FORGOT = "it has lost what it remembered of round {}"
 
 
-def play(letter: Letter, context: Context) -> tuple[str, bytes]:
+def train(letter: Letter, config: Config) -> tuple[str, bytes]:
     """Train as the node's client; return the kind of the answer and its bytes."""
     number, client = int(letter.note["round"]), int(letter.note["client"])
     try:
-        return "update", to_bytes(_train(letter, find_node(context)))
+        with private_files(config):
+            return "update", to_bytes(_train(letter, find_node(config)))
     except Exception as error:  # whatever a client raises is reported, not swallowed
         return "failure", to_bytes(failure(number, client, error))
 
 
-def evaluate(letter: Letter, context: Context) -> tuple[str, bytes]:
+def evaluate(letter: Letter, config: Config) -> tuple[str, bytes]:
     """Find out about the global model on images of the node's own; return the kind of the answer and its bytes."""
     number, client = int(letter.note["round"]), int(letter.note["client"])
     try:
-        task, sent = Task.from_dict(json.loads(str(letter.note["task"]))), from_bytes(Broadcast, letter.content)
-        return "evidence", _look(task, find_node(context), {**sent.weights, **sent.buffers}).to_bytes()
+        with private_files(config):
+            node, sent = find_node(config), from_bytes(Broadcast, letter.content)
+            task = _task(str(letter.note["task"]), node.training)
+            return "evidence", _look(task, node, {**sent.weights, **sent.buffers}).to_bytes()
     except Exception as error:  # whatever a client raises is reported, not swallowed
         return "failure", to_bytes(failure(number, client, error))
 
@@ -54,14 +55,19 @@ def _look(task: Task, node: Node, state: State) -> Evidence:
         return Evidence.of(model, batches)
 
 
-def introduce_node(letter: Letter, context: Context) -> tuple[str, bytes]:
+def introduce(letter: Letter, config: Config) -> tuple[str, bytes]:
     """Say what the node holds; return the kind of the answer and its bytes."""
     try:
-        node = deployed(context.node_config)
-        experiment = Experiment.parse(json.loads(letter.content), STRANGER)
-        return "introduction", node.introduce(experiment).to_bytes()
+        with private_files(config):
+            node = deployed(config)
+            experiment = Experiment.parse(json.loads(letter.content), STRANGER)
+            return "introduction", node.introduce(experiment).to_bytes()
     except Exception as error:  # whatever is wrong with the node, the server has to say
-        return "failure", to_bytes(failure(0, int(context.node_config.get("client", -1)), error))
+        return "failure", to_bytes(failure(0, int(config.get("client", -1)), error))
+
+
+QUESTIONS = {"introduce": introduce, "evaluate": evaluate, "train": train}
+"""What a node can be asked."""
 
 
 def _train(letter: Letter, node: Node) -> Update:
@@ -73,7 +79,7 @@ def _train(letter: Letter, node: Node) -> Update:
     number, counted = int(letter.note["round"]), int(letter.note["counted"])
     if letter.note["client"] != node.client:
         raise UserError(f"a message for client {letter.note['client']} came to client {node.client}")
-    client = _client(str(letter.note["task"]))
+    client = _client(str(letter.note["task"]), node.training)
     memories = node.memories(str(letter.note["run"]))
     remembered = memories.load(node.client, int(letter.note["before"]))
     update, memory = client(from_bytes(Broadcast, letter.content), node.shard(client.task), remembered)
@@ -95,6 +101,13 @@ def _refuse_if_needed(client: Client, memory: State, counted: int) -> None:
 
 
 @lru_cache(maxsize=1)
-def _client(task: str) -> Client:
+def _client(task: str, own: Own) -> Client:
     keep_freed_memory()
-    return Client(Task.from_dict(json.loads(task)))
+    return Client(_task(task, own))
+
+
+def _task(document: str, own: Own) -> Task:
+    """Return the task as it is done on this node: its owner's settings take the place of the experiment's."""
+    task = Task.from_dict(json.loads(document))
+    training = task.experiment.training.model_copy(update=dict(own))
+    return replace(task, experiment=task.experiment.model_copy(update={"training": training}))

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -22,7 +20,7 @@ from feddecorr.federation import Shards, Task
 from feddecorr.files import save_tensors, write_json
 from feddecorr.flower import keeper
 from feddecorr.flower.answers import read_answer
-from feddecorr.flower.app_folder import write_app
+from feddecorr.flower.node import SHARDS
 from feddecorr.messages import Broadcast, Failure, Update
 from feddecorr.runs.memories import Memories
 from feddecorr.settings.trust import VARIABLE
@@ -31,6 +29,9 @@ from feddecorr.wire import to_bytes
 LONGEST_PATH = 40
 """Letters in the name of the folder: Ray's sockets lie deep in it, and the path of a socket has 107 at most."""
 
+RELAY = "feddecorr.flower.relay"
+"""What the keeper runs."""
+
 TAIL = 30
 """Lines of each of Flower's logs that are shown when it fails."""
 
@@ -38,50 +39,52 @@ TAIL = 30
 @contextmanager
 def simulated(shards: Shards, workers: int) -> Iterator[Session]:
     """Start Flower's simulation with a node for each client, in a folder of its own; leaving ends all of it."""
-    home = Path(tempfile.mkdtemp(prefix="fd-"))
+    process = subprocess.Popen(  # noqa: S603 - our own
+        [sys.executable, "-P", keeper.__file__, RELAY],
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(path or str(Path.cwd()) for path in sys.path),
+            VARIABLE: "*",  # who runs a simulation has named all of its code
+        },
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,  # an interrupt at the terminal is for the run alone
+    )
     try:
-        if len(str(home)) > LONGEST_PATH:
-            raise UserError(f"Ray needs a shorter folder for temporary files than {home.parent}: set TMPDIR")
+        home = _home(process)
         _write(home, shards, workers)
-        listener = socket.socket(socket.AF_UNIX)
-        listener.bind(str(home / "relay"))
-        listener.listen()
-        process = subprocess.Popen(  # noqa: S603 - our own
-            [sys.executable, "-P", keeper.__file__, str(home)],
-            env={
-                **os.environ,
-                "PYTHONPATH": os.pathsep.join(path or str(Path.cwd()) for path in sys.path),
-                VARIABLE: "*",  # who runs a simulation has named all of its code
-            },
-            stdin=subprocess.PIPE,
-            start_new_session=True,  # an interrupt at the terminal is for the run alone
-        )
-    except BaseException:
-        shutil.rmtree(home)
-        raise
-    try:
-        with listener, _accept(listener, home) as line:
-            yield Session(line, home)
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(str(home / "relay"))
+            listener.listen()
+            _begin(process)
+            with _accept(listener, home) as line:
+                yield Session(line, home)
     finally:
         process.communicate()  # closes its standard input; then it ends everything, itself at last
 
 
+def _home(process: subprocess.Popen[str]) -> Path:
+    """Return the folder that the keeper made, and will remove."""
+    assert process.stdout is not None  # noqa: S101 - it is a pipe
+    home = Path(process.stdout.readline().rstrip("\n"))
+    if len(str(home)) > LONGEST_PATH:
+        raise UserError(f"Ray needs a shorter folder for temporary files than {home.parent}: set TMPDIR")
+    return home
+
+
+def _begin(process: subprocess.Popen[str]) -> None:
+    """Let the keeper start the simulation."""
+    assert process.stdin is not None  # noqa: S101 - it is a pipe
+    process.stdin.write("\n")
+    process.stdin.flush()
+
+
 def _write(home: Path, shards: Shards, workers: int) -> None:
-    """Write the app, the images and the size of the federation."""
+    """Write the images and the size of the federation."""
     images = {"pixels": shards.images.pixels, "labels": shards.images.labels}
-    save_tensors(home / "shards.safetensors", {**images, "order": shards.order, "bounds": shards.bounds})
-    settings: dict[str, str | int] = {
-        "shards": str(home / "shards.safetensors"),
-        "relay": str(home / "relay"),
-        "clients": len(shards),
-    }
-    write_app(home / "app", server="feddecorr.flower.relay_app:app", settings=settings)
-    federation = {
-        "num-supernodes": len(shards),
-        "client-resources-num-cpus": 1,
-        "init-args-num-cpus": min(workers, len(shards)),
-    }
-    write_json(home / "federation.json", federation)
+    save_tensors(home / SHARDS, {**images, "order": shards.order, "bounds": shards.bounds})
+    write_json(home / "federation.json", {"clients": len(shards), "workers": min(workers, len(shards))})
 
 
 def _accept(listener: socket.socket, home: Path) -> Connection:
@@ -116,7 +119,7 @@ class Session:
 
     def clients_of(self, task: Task, memories: Memories) -> RunClients:
         """Return what runs the clients by this task, with what they remember there."""
-        note = {"task": json.dumps(task.to_dict()), "run": str(memories.directory.absolute())}
+        note = {"task": json.dumps(task.to_dict()), "run": str(memories.directory.path.absolute())}
         return partial(self._run, note)
 
     def _run(self, note: dict[str, str], broadcast: Broadcast, clients: Sequence[int]) -> Iterator[Update | Failure]:

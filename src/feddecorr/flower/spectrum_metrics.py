@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import logging
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from functools import reduce
 from operator import add
 from typing import Any
@@ -11,8 +13,9 @@ from flwr.app import ConfigRecord, MetricRecord, RecordDict
 from flwr.serverapp.strategy import FedAvg
 from torch import nn
 
+from feddecorr.checks import printable
 from feddecorr.collapse.shared_evidence import Evidence
-from feddecorr.errors import RunError
+from feddecorr.errors import UserError
 
 BYTES = "feddecorr.evidence"
 MEASURES = ("samples", "accuracy", "effective_rank", "participation_ratio")
@@ -27,14 +30,37 @@ def evidence_record(model: nn.Module, loader: Iterable[Any], layer: str | None =
 def average_with_spectrum(replies: list[RecordDict], weight: str) -> MetricRecord:
     """Return Flower's own means of the clients' metrics, and the measures of their merged evidence.
 
-    It is an `evaluate_metrics_aggr_fn` of Flower's strategies.
+    It is an `evaluate_metrics_aggr_fn` of Flower's strategies. A client that sends no evidence, or junk, is left out of
+    the measures alone; `global_clients` tells how many are in them.
     """
     metrics = FedAvg().evaluate_metrics_aggr_fn(replies, weight)
-    records = [record.get(BYTES) for reply in replies for record in reply.config_records.values()]
-    sent = [content for content in records if isinstance(content, bytes)]
-    if len(sent) != len(replies):
-        raise RunError(f"{len(sent)} of {len(replies)} clients sent evidence: each answer needs an evidence_record")
-    diagnosis = reduce(add, map(Evidence.from_bytes, sent)).diagnosis()
-    for name in MEASURES:
-        metrics[f"global_{name}"] = getattr(diagnosis, name)
+    found = _agreeing([evidence for reply in replies if (evidence := _read(reply)) is not None])
+    metrics["global_clients"] = len(found)
+    if len(found) < len(replies):
+        logging.getLogger("flwr").warning(
+            "feddecorr: %d of %d clients sent no evidence that can be used", len(replies) - len(found), len(replies)
+        )
+    if found:
+        diagnosis = reduce(add, found).diagnosis()
+        told = {f"global_{name}": getattr(diagnosis, name) for name in MEASURES}
+        metrics.update({name: value for name, value in told.items() if value is not None})
     return metrics
+
+
+def _read(reply: RecordDict) -> Evidence | None:
+    """Return the evidence of an answer; None if there is none that can be used."""
+    for record in reply.config_records.values():
+        content = record.get(BYTES)
+        try:
+            if isinstance(content, bytes):
+                return Evidence.from_bytes(content)
+        except UserError as error:
+            logging.getLogger("flwr").warning("feddecorr: evidence was refused: %s", printable(str(error)))
+    return None
+
+
+def _agreeing(found: Sequence[Evidence]) -> list[Evidence]:
+    """Return those of the width that most have: nobody here knows the network. One sample has no spread."""
+    widths = Counter(len(evidence.moments.mean) for evidence in found)
+    agreed = [evidence for evidence in found if len(evidence.moments.mean) == widths.most_common(1)[0][0]]
+    return agreed if sum(evidence.moments.count for evidence in agreed) > 1 else []

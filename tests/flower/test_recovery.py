@@ -1,0 +1,274 @@
+"""A deployment that goes on: with nodes that hang, sites that change or cannot take part, and other classes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import stat
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from command_line import CommandLine
+from local_grid import LocalGrid
+from sites import connect, federated, write_pictures, write_sites
+
+from feddecorr.errors import RunError
+from feddecorr.flower import deployment, nodes, playing
+from feddecorr.flower.envelope import Letter
+from feddecorr.flower.exchange import BUSY
+from feddecorr.messages import Broadcast
+from feddecorr.runs.directory import RunDirectory
+from feddecorr.runs.pipeline import ensure
+from feddecorr.wire import to_bytes
+
+Configs = dict[int, dict[str, Any]]
+CLASSES = ("blue", "green", "red")
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for module in (nodes, deployment):
+        monkeypatch.setattr(module, "PAUSE", 0.001)
+    monkeypatch.setenv("FEDDECORR_DATA", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def configs(tmp_path: Path) -> Configs:
+    """Return three sites with the same classes."""
+    return write_sites(tmp_path, dict.fromkeys(range(3), CLASSES))
+
+
+@pytest.mark.parametrize("policy", ["continue", "fail"])
+def test_a_round_ends_by_its_timeout_with_what_came_by_then(configs: Configs, tmp_path: Path, policy: str) -> None:
+    """A node that hangs is missing, by the policy; it is asked again when it has answered, and not before."""
+    experiment = federated("engine.timeout=0.3", f"missing={policy}", "rounds=4")
+    grid, said = LocalGrid(configs), list[str]()
+    records = ensure(experiment, tmp_path / "run", through=connect(grid, experiment, tmp_path / "run", said))
+    assert next(records).missing == {}
+    grid.hung.add(101)
+    began = time.monotonic()
+    why = "its node did not answer within 0.3 seconds"
+    if policy == "fail":
+        with pytest.raises(RunError, match=f"client 1 failed in round 2: node 101: {why}"):
+            next(records)
+        return
+    assert next(records).missing == {1: f"node 101: {why}"}
+    assert time.monotonic() - began < 60
+    asked = len(grid.asked)
+    assert next(records).missing == {1: f"node 101: {BUSY}"}
+    assert 101 not in {node for node, _ in grid.asked[asked:]}
+    grid.hung.clear()
+    assert next(records).missing == {}
+
+
+def test_an_update_that_comes_too_late_is_never_counted(configs: Configs, tmp_path: Path) -> None:
+    experiment = federated("engine.timeout=0.1", "missing=continue", "rounds=3", "method=scaffold")
+    grid = LocalGrid(configs)
+    records = ensure(experiment, tmp_path / "run", through=connect(grid, experiment, tmp_path / "run"))
+    next(records)
+    grid.hung.add(101)
+    next(records)
+    grid.hung.clear()  # its answer to round 2 comes in round 3
+    third = next(records)
+    assert (third.missing, third.notes) == ({}, {})
+
+
+def test_a_stranger_that_hangs_holds_up_nothing(configs: Configs, tmp_path: Path) -> None:
+    """Neither before the first round nor later: nobody waits for an introduction."""
+    experiment = federated("missing=continue", "engine.wait=100")
+    grid = LocalGrid({**configs, 555: {"client": 1}})
+    grid.hung.add(555)
+    began = time.monotonic()
+    records = list(ensure(experiment, tmp_path / "run", through=connect(grid, experiment, tmp_path / "run")))
+    assert [record.missing for record in records] == [{}, {}]
+    assert time.monotonic() - began < 60
+    assert [node for node, _ in grid.asked].count(555) == 1
+
+
+def test_a_stranger_that_claims_a_client_costs_the_client_nothing(configs: Configs, tmp_path: Path) -> None:
+    """Once the run has begun, the node that was there first stays the client's."""
+    experiment = federated("missing=continue", "rounds=3")
+    grid, said = LocalGrid(configs), list[str]()
+    records = ensure(experiment, tmp_path / "run", through=connect(grid, experiment, tmp_path / "run", said))
+    next(records)
+    grid.configs[555] = configs[101]
+    assert [record.missing for record in records] == [{}, {}]
+    assert any("nodes 101 and 555 both claim to be client 1" in line for line in said)
+
+
+def test_a_site_that_cannot_take_part_does_not_end_the_run_before_it_begins(configs: Configs, tmp_path: Path) -> None:
+    """Under missing=continue; who it is and why is in the log and in each round's line."""
+    shutil.rmtree(tmp_path / "pictures-1")
+    (tmp_path / "pictures-1").mkdir()
+    with pytest.raises(RunError, match=r"client 1's node 101 cannot take part: UserError: .*expected a folder of pic"):
+        connect(LocalGrid(configs), federated(), tmp_path / "run")
+    experiment, said = federated("missing=continue"), list[str]()
+    through = connect(LocalGrid(configs), experiment, tmp_path / "run", said)
+    records = list(ensure(experiment, tmp_path / "run", through=through))
+    assert all("expected a folder of pictures for each class" in record.missing[1] for record in records)
+    assert any(line.startswith("the run begins without client 1: UserError") for line in said)
+    assert RunDirectory.open(tmp_path / "run").roster().sizes.tolist() == [24, 0, 24]
+
+
+def test_a_client_that_never_connects_does_not_keep_the_others(configs: Configs, tmp_path: Path) -> None:
+    experiment = federated("missing=continue")
+    config = configs.pop(102)
+    grid = LocalGrid(configs)
+    records = ensure(experiment, tmp_path / "run", through=connect(grid, experiment, tmp_path / "run"))
+    assert next(records).missing == {2: nodes.NOT_THERE}
+    grid.configs[102] = config
+    assert next(records).missing == {2: nodes.NOT_THERE}
+    with pytest.raises(RunError, match=r"clients 0, 1, 2 of 3 did not connect"):
+        connect(LocalGrid({}), experiment, tmp_path / "nobody")
+
+
+def test_other_sizes_of_pictures_are_left_out_by_name_or_resized_at_the_node(tmp_path: Path, configs: Configs) -> None:
+    shutil.rmtree(tmp_path / "pictures-1")
+    write_pictures(tmp_path / "pictures-1", CLASSES, size=12)
+    why = r"its images have the shape (3, 12, 12), most clients' (3, 8, 8): data.size at the node resizes them"
+    with pytest.raises(RunError, match=re.escape(f"client 1 cannot take part: {why}")):
+        connect(LocalGrid(configs), federated(), tmp_path / "run")
+    experiment = federated("missing=continue", "rounds=1")
+    (found,) = ensure(experiment, tmp_path / "a", through=connect(LocalGrid(configs), experiment, tmp_path / "a"))
+    assert found.missing == {1: why}
+    del configs[101]["data"]
+    configs[101] |= {"data.name": "folder", "data.path": str(tmp_path / "pictures-1"), "data.size": 8}
+    (found,) = ensure(experiment, tmp_path / "b", through=connect(LocalGrid(configs), experiment, tmp_path / "b"))
+    assert found.missing == {}
+
+
+def test_a_site_with_one_class_takes_part(tmp_path: Path) -> None:
+    """That is the skew that all of this is about; the model has the classes of all, which the log names."""
+    configs = write_sites(tmp_path, {0: ["red"], 1: ["green", "red"], 2: ["green", "blue"]})
+    said: list[str] = []
+    experiment = federated("rounds=1")
+    through = connect(LocalGrid(configs), experiment, tmp_path / "run", said)
+    assert through.federation.task.classes == CLASSES
+    (record,) = ensure(experiment, tmp_path / "run", through=through)
+    assert record.missing == {}
+    assert {"the model has 3 classes: blue, green, red", "only client 2 has blue"} <= set(said)
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize("policy", ["continue", "fail"])
+def test_a_site_with_other_data_is_noticed_by_name(
+    configs: Configs, tmp_path: Path, policy: str, restarted: bool
+) -> None:
+    """When it comes back, and when the server does; a new class never widens the model; the old data are welcome."""
+    experiment = federated(f"missing={policy}", "rounds=3")
+    grid, said = LocalGrid(configs), list[str]()
+    records = ensure(experiment, tmp_path / "run", through=connect(grid, experiment, tmp_path / "run", said))
+    assert next(records).missing == {}
+    write_pictures(tmp_path / "pictures-1", ["grey"], count=5)
+    grid.configs[777] = grid.configs.pop(101)
+    why = "it came back with other data (28 examples, no longer 24; the class grey new)"
+    if restarted:
+        records.close()
+    if policy == "fail":
+        with pytest.raises(RunError, match=re.escape(f"client 1's node 777 cannot take part: {why}")):
+            connect(grid, experiment, tmp_path / "run") if restarted else next(records)
+        return
+    if restarted:
+        records = ensure(experiment, tmp_path / "run", through=connect(grid, experiment, tmp_path / "run", said))
+    assert next(records).missing == {1: why}
+    assert sum(why in line for line in said) == 1
+    shutil.rmtree(tmp_path / "pictures-1" / "grey")
+    assert next(records).missing == {}
+
+
+def test_a_resumed_run_goes_on_without_a_site_that_is_gone(configs: Configs, tmp_path: Path) -> None:
+    experiment = federated("missing=continue", "rounds=3")
+    next(ensure(experiment, tmp_path / "run", through=connect(LocalGrid(configs), experiment, tmp_path / "run")))
+    config = configs.pop(101)
+    grid = LocalGrid(configs)
+    records = ensure(experiment, tmp_path / "run", through=connect(grid, experiment, tmp_path / "run"))
+    assert next(records).missing == {1: "its node was not connected, for 0 seconds"}
+    grid.configs[999] = config
+    assert next(records).missing == {}
+
+
+def test_a_node_says_where_it_computes_and_with_how_many_threads(
+    configs: Configs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its owner decides, whatever the experiment says: there is no such device here."""
+    federation = connect(LocalGrid(configs), federated("training.threads=2"), tmp_path / "run").federation
+    server, task = federation.start(), federation.task.to_dict()
+    task["experiment"]["training"]["device"] = "cuda:7"
+    content = to_bytes(Broadcast(1, server.weights, server.buffers, {}))
+    letter, seen = Letter(content, {"task": json.dumps(task), "round": 1, "client": 1}), list[int]()
+    monkeypatch.setattr(torch, "set_num_threads", seen.append)
+
+    def evaluate(config: dict[str, Any]) -> str:
+        return playing.evaluate(letter, config)[0]
+
+    assert evaluate(configs[101]) == "failure"
+    assert evaluate({**configs[101], "device": "cpu"}) == "evidence"
+    assert seen[0] == 2
+    seen.clear()
+    assert evaluate({**configs[101], "device": "cpu", "threads": 3}) == "evidence"
+    assert seen[0] == 3
+
+
+@pytest.mark.parametrize(
+    ("setting", "why"),
+    [
+        ({"threads": 0}, "threads=0: a whole number from 1 on"),
+        ({"device": "cuda:7"}, "device='cuda:7': "),
+        ({"data.augment": "crop"}, "data.augment is the experiment's"),
+        ({"thread": 2}, "unknown in --node-config: thread; there are client, data, data.…, device, threads, memory"),
+    ],
+)
+def test_what_a_node_cannot_be_told_is_refused_by_name(
+    configs: Configs, tmp_path: Path, setting: dict[str, Any], why: str
+) -> None:
+    configs[101] |= setting
+    with pytest.raises(RunError, match=re.escape(f"client 1's node 101 cannot take part: UserError: {why}")):
+        connect(LocalGrid(configs), federated(), tmp_path / "run")
+
+
+def modes(folder: Path) -> dict[str, int]:
+    """Return the rights of all that lies below a folder."""
+    return {str(path.relative_to(folder)): stat.S_IMODE(path.lstat().st_mode) for path in folder.rglob("*")}
+
+
+def test_what_a_node_writes_is_for_its_user_alone_and_a_command_removes_it(
+    configs: Configs, tmp_path: Path, feddecorr: CommandLine
+) -> None:
+    """SCAFFOLD's variates and decoded pictures, whatever the umask; what is not named as ours stays."""
+    disk, experiment = tmp_path / "disk", federated("method=scaffold")
+    for config in configs.values():
+        config["memory"] = str(disk)
+    before = os.umask(0o000)
+    try:
+        list(ensure(experiment, tmp_path / "run", through=connect(LocalGrid(configs), experiment, tmp_path / "run")))
+    finally:
+        os.umask(before)
+    written = {**modes(disk), **modes(tmp_path / "cache")}
+    assert sum(name.endswith(".safetensors") for name in written) >= 2 * len(configs)
+    for name, mode in written.items():
+        assert mode == (0o600 if "." in name else 0o700), name
+    run = next(disk.iterdir())
+    kept = [disk / "notes.txt", run / "0" / "thesis.txt", tmp_path / "cache" / "mnist.safetensors"]
+    link = run / "0" / "7.safetensors"
+    for file in kept:
+        file.write_text("mine")
+    link.symlink_to(kept[0])
+
+    listed = feddecorr("flower", "clean", "--memory", disk, "--json").document
+    assert sorted(map(Path, listed["files"])) == sorted(
+        file
+        for folder in (disk, tmp_path / "cache")
+        for file in folder.rglob("*.safetensors")
+        if file not in (*kept, link)
+    )
+    assert not listed["removed"]
+    assert all(Path(file).exists() for file in listed["files"])
+    feddecorr("flower", "clean", "--memory", disk, "--yes")
+    assert sorted(path for path in disk.rglob("*") if not path.is_dir()) == sorted([*kept[:2], link])
+    assert [path.name for path in (tmp_path / "cache").iterdir()] == ["mnist.safetensors"]
+    assert feddecorr("flower", "clean", "--memory", disk, "--json").document["files"] == {}
