@@ -122,3 +122,30 @@ def test_bad_files_are_named(files: Path, tmp_path: Path) -> None:
         look(files / "z.npy", tmp_path / "short.npy")
     with pytest.raises(UserError, match="whole numbers"):
         look(files / "z.npy", tmp_path / "parts.npy")
+
+
+@pytest.mark.parametrize("kind", [">f4", ">f8", ">i2", "<f8", "float128" if hasattr(np, "float128") else "f8"])
+def test_numbers_of_other_machines_say_the_same(kind: str, tmp_path: Path) -> None:
+    """Of the other byte order, and longer than PyTorch has them."""
+    z, y = draw()
+    whole = np.round(100 * z)
+    np.save(tmp_path / "z.npy", whole)
+    np.save(tmp_path / "y.npy", y)
+    np.save(tmp_path / "other.npy", whole.astype(kind))
+    np.save(tmp_path / "labels.npy", y.astype(kind))
+    expected = look(tmp_path / "z.npy", tmp_path / "y.npy").to_dict()
+    found = look(tmp_path / "other.npy", tmp_path / "labels.npy").to_dict()
+    assert found["singular_values"] == pytest.approx(expected["singular_values"])
+    assert found["per_class_samples"] == expected["per_class_samples"]
+
+
+def test_large_samples_are_read_a_few_at_a_time_to_the_same_bits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    z, y = draw()
+    np.savez(tmp_path / "a.npz", features=z, labels=y)
+    np.save(tmp_path / "b.npy", np.stack([z, -z, z], axis=2))
+    files = [(tmp_path / "a.npz", None), (tmp_path / "b.npy", None)]
+    whole = [found.to_dict() for found in diagnose_features(files)]
+    monkeypatch.setattr("feddecorr.collapse.feature_files.MEMBER", 7 * z[0].nbytes)
+    assert [found.to_dict() for found in diagnose_features(files)] == whole

@@ -12,6 +12,8 @@ ALLOWED = {
     "numpy",
     "safetensors",
     "torch",
+    "feddecorr.bounds",
+    "feddecorr.checks",
     "feddecorr.collapse",
     "feddecorr.decorrelation",
     "feddecorr.dying",
@@ -21,7 +23,7 @@ ALLOWED = {
 }
 ONLY_IN = {
     "feature_files.py": {"feddecorr.arrays", "feddecorr.files"},
-    "pandas_tables.py": {"pandas"},
+    "pandas_tables.py": {"pandas", "feddecorr.arrow_files", "feddecorr.files"},
     "diagnosis.py": {"rich", "plotly", "feddecorr.report.figures"},
 }
 """What shows a diagnosis is imported by the methods that show it, and its types for the type checker."""

@@ -59,7 +59,7 @@ def test_pictures_are_decoded_once_until_a_file_changes(tmp_path: Path, monkeypa
     root = write_folder(tmp_path / "pics", pictures())
     first = Folder(path=root).load()
     with monkeypatch.context() as patch:
-        patch.setattr("feddecorr.data.folder.decode", None)
+        patch.setattr("feddecorr.data.folder.decode_all", None)
         assert torch.equal(Folder(path=root).load().train.pixels, first.train.pixels)
     (root / "cat" / "00.png").write_bytes(shade(77))
     assert Folder(path=root).load().train.pixels[0].unique().tolist() == [77]
@@ -78,7 +78,7 @@ def test_pictures_of_different_sizes_need_a_size(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("files", "problem"),
     [
-        ({"a/0.png": shade(1)}, "expected a folder of pictures for each class, found 1"),
+        ({"a.png": shade(1)}, "expected a folder of pictures for each class, found none"),
         ({"a/0.png": shade(1), "b/0.png": shade(1)}, "a class needs at least five pictures"),
         (pictures() | {"cat/x.jpg": b"text"}, r"x\.jpg: no picture"),
         (pictures() | {"cat/05.png": shade(1)[:-30]}, r"05\.png: no picture, or cut off"),

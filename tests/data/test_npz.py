@@ -44,7 +44,7 @@ def test_without_test_images_every_fifth_of_a_class_is_one(tmp_path: Path) -> No
         ({"x": PIXELS / 255.0, "y": LABELS}, "x is float64 .* expected uint8"),
         ({"x": PIXELS[0, 0], "y": LABELS[:4]}, r"x is uint8 of shape \(4, 3\)"),
         ({"x": PIXELS, "y": LABELS[:-1]}, r"y is int64 of shape \(19,\); expected 20 whole numbers from 0 on"),
-        ({"x": PIXELS, "y": LABELS - 1}, "whole numbers from 0 on"),
+        ({"x": PIXELS, "y": LABELS - 1}, "y, row 1: the label is -1, expected 0 to"),
         ({"x": PIXELS, "y": LABELS.astype(float)}, "y is float64"),
         ({"x": PIXELS[:8], "y": LABELS[:8]}, "at least five images"),
         ({"x": PIXELS, "y": LABELS, "classes": ["one"]}, "1 names of classes, but labels up to 1"),

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from copies import cifar10_binary, cifar10_python, cifar10_sheets, mnist, tinyimagenet, write_folder, write_tar
 
-from feddecorr.data import Cifar10, TinyImageNet, cache
+from feddecorr.data import DATA, Cifar10, TinyImageNet, cache
 from feddecorr.data.cifar import TEN
 from feddecorr.data.dataset import Dataset
 from feddecorr.data.fetch.download import Progress
 from feddecorr.data.fetch.recipe import Recipe, compare
-from feddecorr.data.fetch.sources import Debian, Npm
-from feddecorr.data.public import fetch, read_copy
+from feddecorr.data.fetch.sources import Debian, Home, Npm
+from feddecorr.data.public import Stored, fetch, read_copy
 from feddecorr.errors import RunError, UserError
 
 
@@ -192,3 +192,14 @@ def test_whoever_holds_a_part_standardizes_by_the_constants_of_the_whole(tmp_pat
     cache.store("cifar10", copy, source="a part")
     assert (Cifar10().load().mean, Cifar10().load().std) == (Cifar10.recipe.mean, Cifar10.recipe.std)
     assert copy.mean != Cifar10.recipe.mean
+
+
+def test_every_file_is_asked_for_by_https_first() -> None:
+    """Plain http, where some home knows nothing else, comes last; digests are checked in either case."""
+    sources = [source for kind in DATA.table.values() if issubclass(kind, Stored) for source in kind.recipe.sources]
+    urls = [remote.urls for source in sources if isinstance(source, Home) for remote in source.files]
+    assert len(urls) > 5
+    for addresses in urls:
+        safe = [address.startswith("https://") for address in addresses]
+        assert safe[0]
+        assert safe == sorted(safe, reverse=True)

@@ -62,7 +62,7 @@ ROOT = "tiny-imagenet-200"
         ({f"{ROOT}/val/val_annotations.txt": None}, r"val_annotations\.txt not found"),
         ({f"{ROOT}/val/images/val_3.JPEG": None}, r"val_3\.JPEG has a label, but is not in val/images"),
         ({f"{ROOT}/val/images/val_9.JPEG": b""}, r"val_9\.JPEG: no label in val_annotations\.txt"),
-        ({f"{ROOT}/val/val_annotations.txt": b"val_0.JPEG\tn99"}, r"'val_0\.JPEG\tn99' names no class"),
+        ({f"{ROOT}/val/val_annotations.txt": b"val_0.JPEG\tn99"}, r"'val_0\.JPEG n99' names no class"),
         ({f"{ROOT}/val/val_annotations.txt": b"val_0.JPEG"}, r"'val_0\.JPEG' names no class"),
         ({f"{ROOT}/train/n09/images/n09_0.JPEG": b""}, r"n09_0\.JPEG: its class is not in wnids\.txt"),
         ({f"{ROOT}/train/n01/images/n01_1.JPEG": b"text"}, r"n01_1\.JPEG: no picture, or cut off \(4 bytes\)"),

@@ -8,6 +8,7 @@ from small import digest, small
 from feddecorr.errors import UserError
 from feddecorr.federation import Simulation
 from feddecorr.files import load_tensors
+from feddecorr.models.first_weights import read_weights, weights_digest
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import resume, run
 
@@ -55,3 +56,37 @@ def test_a_run_is_known_by_its_first_weights_wherever_they_lie(weights: Path, tm
     with pytest.raises(UserError, match="has changed"):
         list(resume(tmp_path / "run", experiment=moved.model_copy(update={"rounds": 3})))
     assert not {"weights", "sha256"} & small().identity()["model"].keys()
+
+
+BASE = torch.arange(24.0)
+FORMS: dict[str, dict[str, torch.Tensor]] = {
+    "views of one storage": {
+        "a": BASE[3:9].view(2, 3),
+        "b": BASE.view(4, 6).t(),
+        "c": BASE[:0],
+        "d": BASE.expand(2, 24),
+    },
+    "kinds": {
+        str(kind): torch.tensor([0, 1, 2]).to(kind)
+        for kind in (torch.bool, torch.int8, torch.bfloat16, torch.float16, torch.complex64, torch.int64, torch.float64)
+    },
+    "parameters": dict(torch.nn.Linear(3, 2).named_parameters()),
+    "new kinds": {"a": torch.tensor([1, 2], dtype=torch.uint16), "b": torch.tensor([1.0]).to(torch.float8_e4m3fn)},
+}
+
+
+@pytest.mark.parametrize("old", [False, True])
+@pytest.mark.parametrize("form", FORMS)
+def test_tensors_are_those_that_pytorch_reads(form: str, old: bool, tmp_path: Path) -> None:
+    """Also of files from before 1.6, and of checkpoints with much else in them."""
+    if old and form == "new kinds":  # which that form cannot hold
+        return
+    shared = (0.9, 0.999)
+    rest = {"optimizer": {"groups": [{"betas": shared}, {"betas": shared}], "seen": {1, 2}}, "epoch": 3, "b": b"x"}
+    torch.save({"state_dict": FORMS[form], **rest}, tmp_path / "w.pt", _use_new_zipfile_serialization=not old)
+    expected = torch.load(tmp_path / "w.pt", weights_only=True)["state_dict"]
+    found = read_weights(tmp_path / "w.pt")
+    assert list(found) == list(expected)
+    for name, tensor in found.items():
+        assert (tensor.dtype, tensor.shape) == (expected[name].dtype, expected[name].shape)
+    assert weights_digest(found) == weights_digest({name: tensor.detach() for name, tensor in expected.items()})

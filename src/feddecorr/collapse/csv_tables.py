@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from feddecorr.bounds import brief, check_columns
 from feddecorr.errors import UserError
 
 LABELS = ("label", "labels", "class", "target", "y")
@@ -29,6 +30,10 @@ def read_csv(path: Path) -> dict[str, Array]:
     The first line may name the columns.
     """
     first, second = _first_two(path)
+    try:
+        check_columns(len(first))
+    except UserError as error:
+        raise UserError(f"{path}, line 1: {error}") from error
     if len(first) == 1:
         for separator, name in {";": "a semicolon", "\t": "a tab"}.items():
             if separator in first[0]:
@@ -47,6 +52,11 @@ def read_csv(path: Path) -> dict[str, Array]:
     if features is not None and features.shape[1] > 1 and 0 not in marked and counts_rows(features[:, 0]):
         raise UserError(f"{path}: column 1 counts the rows: {INDEX}; a feature that does so must not come first")
     return table
+
+
+def columns_of(path: Path) -> int:
+    """Return how many cells the first line has."""
+    return len(next(_rows(path), (0, []))[1])
 
 
 def counts_rows(column: Array) -> bool:
@@ -72,7 +82,8 @@ def _is_heading(path: Path, first: Sequence[str], second: Sequence[str]) -> bool
         return True
     if all(cells != first for _, cells in _rows(path, skip=True)):
         raise UserError(
-            f"{path}, line 1: '{first[0]}' could be a heading or a class with one sample: let the heading be 'label'"
+            f"{path}, line 1: '{brief(first[0])}' could be a heading or a class with one sample: "
+            "let the heading be 'label'"
         )
     return False
 
@@ -84,7 +95,7 @@ def _marked(path: Path, names: Sequence[str]) -> list[int]:
         raise UserError(f"{path}, line 1: column {small.index('') + 1} has no name: {INDEX}")
     for place, name in enumerate(small):
         if len(small) > 1 and name in INDEXES:
-            raise UserError(f"{path}, line 1: column {place + 1} ('{names[place]}') numbers the rows: {INDEX}")
+            raise UserError(f"{path}, line 1: column {place + 1} ('{brief(names[place])}') numbers the rows: {INDEX}")
     marked = [place for place, name in enumerate(small) if name in LABELS]
     if len(marked) > 1:
         raise UserError(f"{path}, line 1: several columns could be the labels: {', '.join(names[k] for k in marked)}")
@@ -124,11 +135,11 @@ def _check_widths(path: Path, names: Sequence[str], width: int) -> None:
 def _wrong_cell(path: Path, names: Sequence[str], places: Sequence[int], *, words: bool = False) -> str | None:
     for line, cells in _rows(path, skip=bool(names)):
         for place in places:
-            column = f"{path}, line {line}: column {place + 1}" + (f" ('{names[place]}')" if names else "")
+            column = f"{path}, line {line}: column {place + 1}" + (f" ('{brief(names[place])}')" if names else "")
             if not cells[place].strip():
                 return f"{column} is empty"
             if not words and not _is_number(cells[place], finite=True):
-                return f"{column} holds '{cells[place]}', which is no number"
+                return f"{column} holds '{brief(cells[place])}', which is no number"
     return None
 
 

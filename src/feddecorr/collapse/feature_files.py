@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,13 +14,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from feddecorr.arrays import read_npz
+from feddecorr.bounds import MEMBER, brief, check_classes, check_width
 from feddecorr.collapse.csv_tables import LABELS, read_csv
 from feddecorr.collapse.diagnosis import Diagnosis
 from feddecorr.collapse.gathered import CHUNK, Batch
 from feddecorr.collapse.pandas_tables import read_table
 from feddecorr.decorrelation import as_batch
 from feddecorr.errors import UserError
-from feddecorr.files import load_tensors
+from feddecorr.files import load_tensors, reading
 
 Array = NDArray[Any]
 
@@ -32,14 +34,32 @@ class Features:
     array: Array
     labels: Tensor | None
 
-    def batches(self) -> Iterator[Batch]:
-        """Yield the features part by part."""
-        for start in range(0, len(self.array), CHUNK):
-            part = np.array(self.array[start : start + CHUNK])  # a copy: torch takes no read-only memory
-            if part.dtype.kind == "f" and not (fine := np.isfinite(part.reshape(len(part), -1)).all(axis=1)).all():
+    @property
+    def step(self) -> int:
+        """Samples that are read together: large ones are few."""
+        return min(CHUNK, max(1, MEMBER // sample_size(self.array)))
+
+    def batches(self, step: int) -> Iterator[Batch]:
+        """Yield the features part by part, so many samples each."""
+        kind = _torch_kind(self.array.dtype)
+        for start in range(0, len(self.array), step):
+            part = np.array(self.array[start : start + step]).astype(
+                kind, copy=False
+            )  # torch takes no read-only memory
+            if not (fine := np.isfinite(part.reshape(len(part), -1)).all(axis=1)).all():
                 raise UserError(f"{self.path}: sample {start + int(np.argmin(fine)) + 1} holds NaN or infinity")
-            z = torch.from_numpy(part if part.dtype.kind == "f" else part.astype(np.float64))
-            yield Batch(as_batch(z), None if self.labels is None else self.labels[start : start + CHUNK])
+            labels = None if self.labels is None else self.labels[start : start + step]
+            yield Batch(as_batch(torch.from_numpy(part)), labels)
+
+
+def _torch_kind(kind: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the type in which PyTorch takes numbers of any type and byte order."""
+    return kind.newbyteorder("=") if kind.kind == "f" and kind.itemsize <= 8 else np.dtype(np.float64)
+
+
+def sample_size(array: Array) -> int:
+    """Return the bytes of one sample, at least one."""
+    return max(1, math.prod(array.shape[1:]) * array.itemsize)
 
 
 def diagnose_features(files: Sequence[tuple[Path, Path | None]]) -> Iterator[Diagnosis]:
@@ -51,9 +71,10 @@ def diagnose_features(files: Sequence[tuple[Path, Path | None]]) -> Iterator[Dia
     alike = len({path.name for path, _ in files}) < len(files)
     for path, labels in files:
         features = read_features(path, labels)
-        batches = features.batches()
+        step = features.step if first is None else min(features.step, first[0].step)
+        batches = features.batches(step)
         if first is not None and len(first[0].array) == len(features.array):
-            pairs = zip(batches, first[0].batches(), strict=True)
+            pairs = zip(batches, first[0].batches(step), strict=True)
             batches = (mine._replace(reference=theirs.z) for mine, theirs in pairs)
         name = str(path) if alike else path.name
         found = Diagnosis.of_features(name, batches, reference=None if first is None else first[1])
@@ -73,6 +94,10 @@ def read_features(path: Path, labels: Path | None = None) -> Features:
         raise UserError(f"{path}: features have the shape (samples, features), not {features.shape}")
     if features.dtype.kind not in "fiub":
         raise UserError(f"{path}: features are numbers, not {features.dtype}")
+    with reading(path):
+        check_width(features.shape[1])
+    if (size := sample_size(features)) > MEMBER:
+        raise UserError(f"{path}: a sample of {size:,} bytes is too large: at most {MEMBER:,}")
     if numbers is not None and len(numbers) != len(features):
         raise UserError(f"{path} holds {len(features)} samples, but there are {len(numbers)} labels")
     return Features(path, features, numbers)
@@ -91,18 +116,23 @@ def _pick(arrays: Mapping[str, Array], name: str, path: Path) -> Array:
         return arrays[name]
     if len(arrays) == 1:
         return next(iter(arrays.values()))
-    raise UserError(f"{path} holds several arrays, none named '{name}': {', '.join(arrays) or 'none at all'}")
+    raise UserError(f"{path} holds several arrays, none named '{name}': {brief(', '.join(arrays)) or 'none at all'}")
 
 
 def _class_numbers(labels: Array, path: Path) -> Tensor:
-    flat = labels.reshape(-1) if labels.size == len(labels) else labels
+    flat = labels.reshape(-1) if labels.ndim and labels.size == len(labels) else labels
     if flat.ndim != 1:
         raise UserError(f"{path}: labels are one class for each sample, not of shape {labels.shape}")
-    if flat.dtype.kind in "US":  # names of classes
-        return torch.from_numpy(np.unique(flat, return_inverse=True)[1].astype(np.int64))
-    if flat.dtype.kind not in "iubf" or (flat.dtype.kind == "f" and not (flat == np.round(flat)).all()):
+    if flat.dtype.kind not in "iubfUS":
         raise UserError(f"{path}: labels are whole numbers or names of classes, not {flat.dtype}")
-    return torch.from_numpy(flat.astype(np.int64))
+    if flat.dtype.kind in "fu" and not (whole := (flat == np.round(flat)) & (abs(flat) < 2.0**63)).all():
+        row = int(np.argmin(whole))
+        said = f"that of row {row + 1} is {flat[row]}"
+        raise UserError(f"{path}: labels are whole numbers or names of classes, but {said}")
+    names, numbers = np.unique(flat, return_inverse=True)
+    with reading(path):
+        check_classes(len(names))
+    return torch.from_numpy((numbers if flat.dtype.kind in "US" else flat).astype(np.int64))
 
 
 def _read(path: Path) -> Mapping[str, Array]:
@@ -115,11 +145,11 @@ def _read(path: Path) -> Mapping[str, Array]:
     except (UserError, MemoryError):
         raise
     except Exception as error:  # a broken file can raise anything at all
-        raise UserError(f"{path} cannot be read: {error}") from error
+        raise UserError(f"{path} cannot be read: {brief(str(error))}") from error
 
 
 def _read_npy(path: Path) -> Mapping[str, Array]:
-    return {"features": np.load(path, mmap_mode="r", allow_pickle=False)}
+    return {"features": np.lib.format.open_memmap(path, mode="r")}
 
 
 def _read_safetensors(path: Path) -> Mapping[str, Array]:
@@ -136,10 +166,11 @@ def _read_parquet(path: Path) -> Mapping[str, Array]:
     table = read_table(path)
     marked = [name for name in table.columns if str(name).strip().lower() in LABELS]
     if len(marked) > 1:
-        raise UserError(f"{path}: several columns could be the labels: {', '.join(map(str, marked))}")
+        raise UserError(f"{path}: several columns could be the labels: {brief(', '.join(map(str, marked)))}")
     features = table.drop(columns=marked)
-    if wordy := [str(name) for name in features.columns if features[name].dtype.kind not in "fiub"]:
-        raise UserError(f"{path}: the column '{wordy[0]}' holds no numbers; labels are in a column 'label'")
+    kinds = zip(features.columns, features.dtypes, strict=True)
+    if wordy := [str(name) for name, kind in kinds if kind.kind not in "fiub"]:
+        raise UserError(f"{path}: the column '{brief(wordy[0])}' holds no numbers; labels are in a column 'label'")
     arrays = {} if features.empty else {"features": features.to_numpy(np.float64)}
     for name in marked:
         labels = table[name].to_numpy()

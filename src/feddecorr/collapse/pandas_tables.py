@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from feddecorr.collapse.csv_tables import INDEXES, counts_rows
+from feddecorr.arrow_files import read_flat_table
+from feddecorr.bounds import brief, check_columns
+from feddecorr.collapse.csv_tables import INDEXES, columns_of, counts_rows
 from feddecorr.errors import UserError
+from feddecorr.files import reading
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,7 +28,11 @@ def pandas_library() -> Any:
 def read_table(path: Path) -> pd.DataFrame:
     """Return the table of a csv or parquet file."""
     library = pandas_library()
-    read = {".csv": library.read_csv, ".parquet": library.read_parquet}.get(path.suffix.lower())
+    readers: dict[str, Callable[[Path], pd.DataFrame]] = {
+        ".csv": lambda path: _read_csv(path, library),
+        ".parquet": lambda path: read_flat_table(path).to_pandas(),
+    }
+    read = readers.get(path.suffix.lower())
     if read is None:
         raise UserError(f"{path}: a table is a .csv or .parquet file")
     if not path.is_file():
@@ -32,8 +40,10 @@ def read_table(path: Path) -> pd.DataFrame:
     try:
         table: pd.DataFrame = read(path)
         table.select_dtypes(exclude="number").to_numpy(dtype=object)  # text is decoded when it is looked at
+    except (UserError, MemoryError):
+        raise
     except Exception as error:  # whatever the readers raise on a damaged file
-        raise UserError(f"{path} is no table that can be read: {error}") from error
+        raise UserError(f"{path} is no table that can be read: {brief(str(error))}") from error
     if nameless := [name for name in map(str, table.columns) if name.startswith("Unnamed: ")]:
         raise UserError(
             f"{path}: a column has no heading ({nameless[0]}); if it is an index, write the table without it "
@@ -47,3 +57,9 @@ def read_table(path: Path) -> pd.DataFrame:
                 "(to_csv(…, index=False)), else give it another name, and let it not come first"
             )
     return table
+
+
+def _read_csv(path: Path, library: Any) -> Any:
+    with reading(path):
+        check_columns(columns_of(path))
+    return library.read_csv(path)

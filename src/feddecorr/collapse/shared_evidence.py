@@ -13,6 +13,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor, nn
 
+from feddecorr.checks import LARGEST, MOST_EXAMPLES, Whole, is_plain
 from feddecorr.collapse.diagnosis import Diagnosis
 from feddecorr.collapse.gathered import Batch, chunks
 from feddecorr.collapse.measures import Principal, measure_spread
@@ -64,36 +65,50 @@ class Evidence:
         return {"counts": counts, "mean": self.moments.mean.cpu(), "scatter": self.moments.scatter.cpu()}
 
     @classmethod
-    def from_state(cls, state: dict[str, Tensor]) -> Evidence:
-        """Return what `to_state` wrote, or refuse what cannot be of any samples."""
-        if state.keys() != {"counts", "mean", "scatter"}:
-            raise UserError(f"evidence holds counts, mean and scatter, not {', '.join(state) or 'nothing'}")
+    def from_state(cls, state: dict[str, Tensor], width: int | None = None) -> Evidence:
+        """Return what `to_state` wrote, or refuse what cannot be of any samples, or of other features than `width`."""
+        if not isinstance(state, dict) or state.keys() != {"counts", "mean", "scatter"}:
+            raise UserError("evidence holds counts, mean and scatter, and nothing else")
+        if not all(map(is_plain, state.values())):
+            raise UserError("evidence is in plain tensors")
         counts, mean, scatter = state["counts"], state["mean"], state["scatter"]
         d = len(mean) if mean.ndim == 1 else 0
         if counts.dtype != torch.int64 or counts.shape != (2,) or d == 0 or scatter.shape != (d, d):
             raise UserError("the shapes of the evidence do not fit each other")
+        if width is not None and d != width:
+            raise UserError(f"evidence of {d} features, where representations have {width}")
         if mean.dtype != torch.float64 or scatter.dtype != torch.float64:
             raise UserError(f"evidence is in float64, not {mean.dtype} and {scatter.dtype}")
         count, right = counts.tolist()
-        moments = Moments(count, mean, scatter)
-        possible = bool(moments.second.isfinite().all() and (scatter.diagonal() >= 0).all())
-        if count < 1 or not -1 <= right <= count or not possible or not _is_symmetric(scatter):
-            raise UserError(f"no {count} samples have such a mean and scatter, with {right} right decisions")
-        return cls(moments, None if right < 0 else right)
+        Whole(1, MOST_EXAMPLES)(count, "samples")
+        Whole(-1, count)(right, "right decisions")
+        if not _is_possible(Moments(count, mean, scatter)):
+            raise UserError(f"no {count} samples have such a mean and scatter")
+        return cls(Moments(count, mean, scatter), None if right < 0 else right)
 
     def to_bytes(self) -> bytes:
         """Return it in a form that any process can read: safetensors."""
         return save(self.to_state())
 
     @classmethod
-    def from_bytes(cls, content: bytes) -> Evidence:
-        """Return what `to_bytes` wrote, or refuse it; nothing is unpickled."""
+    def from_bytes(cls, content: bytes, width: int | None = None) -> Evidence:
+        """Return what `to_bytes` wrote, or refuse it as `from_state` does; nothing is unpickled."""
         try:
-            return cls.from_state(load(content))
-        except SafetensorError as error:
+            return cls.from_state(load(content), width)
+        except (SafetensorError, ValueError, TypeError, KeyError) as error:
+            if isinstance(error, UserError):
+                raise
             raise UserError(f"this is no evidence that can be read: {error}") from error
 
 
-def _is_symmetric(scatter: Tensor) -> bool:
-    """Tell whether it is, to the rounding of a product of matrices."""
-    return bool((scatter - scatter.T).abs().max() <= 1e-9 * scatter.abs().max())
+def _is_possible(moments: Moments) -> bool:
+    """Tell whether there can be such samples, each of them no larger than `LARGEST`, to the rounding of a product."""
+    scatter, variances = moments.scatter, moments.scatter.diagonal()
+    if not bool(moments.mean.abs().max() <= LARGEST) or not bool(variances.min() >= 0):
+        return False
+    if not bool(variances.max() <= moments.count * (2 * LARGEST) ** 2):
+        return False
+    slack = 1e-9 * variances.max()
+    roots = variances.sqrt()
+    bounded = (scatter.abs() <= torch.outer(roots, roots) + slack).all()  # Cauchy and Schwarz; false of NaN
+    return bool(bounded and ((scatter - scatter.T).abs() <= slack).all())

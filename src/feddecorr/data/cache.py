@@ -16,7 +16,8 @@ from torch import Tensor
 
 from feddecorr.data.dataset import Dataset, Images
 from feddecorr.errors import RunError, UserError
-from feddecorr.files import exclusive, load_note, load_tensors
+from feddecorr.files import load_note, load_tensors
+from feddecorr.inner_paths import InnerPath
 from feddecorr.settings.kinds import Kind
 
 PARTS = ("train", "test")
@@ -76,8 +77,8 @@ def stored_file(name: str) -> Path:
     return cache_folder() / f"{name}.safetensors"
 
 
-def store(name: str, dataset: Dataset, *, source: str) -> Path:
-    """Write a data set to the cache, in one step."""
+def store(name: str, dataset: Dataset, *, source: str, private: bool = False) -> Path:
+    """Write a data set to the cache, in one step; a private one is for nobody else to read."""
     file = stored_file(name)
     about = About(
         classes=dataset.classes,
@@ -94,7 +95,7 @@ def store(name: str, dataset: Dataset, *, source: str) -> Path:
             beside.touch()
             rights = beside.stat().st_mode
             save_file(dict(_tensors(dataset)), beside, {"about": about.model_dump_json()})
-            beside.chmod(rights)  # safetensors lets nobody else read it, but a cache may be shared
+            beside.chmod(0o600 if private else rights)  # what is public may be shared
             beside.replace(file)
         finally:
             beside.unlink(missing_ok=True)
@@ -136,7 +137,7 @@ def locked(name: str) -> Iterator[Path]:
     folder = cache_folder() / "downloads" / name
     with _writing():
         folder.mkdir(parents=True, exist_ok=True)
-    with exclusive(folder.parent / f"{name}.lock", f"{name} is being fetched by another process"):
+    with (InnerPath(folder.parent) / f"{name}.lock").held(f"{name} is being fetched by another process"):
         yield folder
 
 

@@ -14,6 +14,7 @@ import torch
 from pydantic import BeforeValidator, Field, PositiveInt, field_validator
 from torch import Tensor
 
+from feddecorr.checks import shown
 from feddecorr.data.balanced import balanced_part
 from feddecorr.errors import UserError
 from feddecorr.randomness import frozen_stream
@@ -128,11 +129,22 @@ class Standardize:
 
 @dataclass(frozen=True)
 class PixelSums:
-    """Exact sums over the pixels of each channel: parts add up to the whole, whoever holds them."""
+    """Exact sums over the pixels of each channel: parts add up to the whole, whoever holds them.
+
+    Sums that no pixels from 0 to 255 have are refused: constants that were made of them would be no numbers.
+    """
 
     count: int
     sums: tuple[int, ...]
     squares: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if self.count < 1 or len(self.sums) != len(self.squares):
+            raise UserError(f"sums over {self.count} pixels of {len(self.sums)} and {len(self.squares)} channels")
+        for total, squares in zip(self.sums, self.squares, strict=True):
+            possible = 0 <= total <= squares <= 255 * total <= 255**2 * self.count  # as of each pixel, and so of all
+            if not possible or total**2 > self.count * squares:  # Cauchy and Schwarz: no variance is negative
+                raise UserError(f"no {self.count} pixels have the sums {shown(total)} and {shown(squares)}")
 
     @classmethod
     def of(cls, pixels: Tensor) -> PixelSums:

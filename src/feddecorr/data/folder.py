@@ -6,15 +6,16 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from pydantic import Field, PositiveInt
 
+from feddecorr.bounds import MEMBER, Allowance, check_classes
 from feddecorr.data import cache
 from feddecorr.data.dataset import Dataset, Images, Own, split_off_test
-from feddecorr.data.formats.pictures import SUFFIXES, decode, is_grey
+from feddecorr.data.formats.picture_sets import allowance_of, decode_all
+from feddecorr.data.formats.pictures import SUFFIXES, is_grey
 from feddecorr.errors import UserError
+from feddecorr.files import reading
 
 TEST_NAMES = ("test", "val", "validation")
 
@@ -35,12 +36,14 @@ class Folder(Own):
     def read(self) -> Dataset:
         """Return the pictures, grey if all of them are."""
         classes, train, test = self._find()
-        name = f"folder-{_digest([str(self.path), str(self.size)])[:16]}"
-        state = _digest([f"{path} {label} {_stamp(path)}" for path, label in train + test])
+        name = f"folder-{digest_of([str(self.path), str(self.size)])[:16]}"
+        state = digest_of([f"{path} {label} {stamp_of(path)}" for path, label in train + test])
         if not cache.is_whole(name, source=state):
-            grey = all(is_grey(path) for path, _ in train + test)
-            dataset = Dataset.of(self._decode(train, grey=grey), self._decode(test, grey=grey), classes)
-            cache.store(name, dataset, source=state)
+            grey = all(is_grey(str(path), read_picture(path)) for path, _ in train + test)
+            allowance = allowance_of(sum(path.stat().st_size for path, _ in train + test))
+            found = [self._decode(part, allowance, grey=grey) for part in (train, test)]
+            dataset = Dataset.of(found[0], found[1], classes)
+            cache.store(name, dataset, source=state, private=True)
         return cache.load(name)
 
     def _find(self) -> tuple[tuple[str, ...], Labelled, Labelled]:
@@ -50,8 +53,10 @@ class Folder(Own):
         split = test is not None and (self.path / "train").is_dir()
         root = self.path / "train" if split else self.path
         classes = tuple(sorted(folder.name for folder in root.iterdir() if _pictures(folder)))
-        if len(classes) < 2:
-            raise UserError(f"{root}: expected a folder of pictures for each class, found {len(classes)} such folders")
+        if not classes:
+            raise UserError(f"{root}: expected a folder of pictures for each class, found none")
+        with reading(root):
+            check_classes(len(classes))
         numbers = {name: number for number, name in enumerate(classes)}
         found = _label(root, numbers)
         if split and test is not None:
@@ -60,26 +65,30 @@ class Folder(Own):
         train = [pair for pair, out in zip(found, held_out, strict=True) if not out]
         return classes, train, [pair for pair, out in zip(found, held_out, strict=True) if out]
 
-    def _decode(self, pictures: Labelled, *, grey: bool) -> Images:
+    def _decode(self, pictures: Labelled, allowance: Allowance, *, grey: bool) -> Images:
         if not pictures:
             raise UserError(f"{self.path}: no test image; a class needs at least five pictures to give one")
-        values: list[NDArray[np.uint8]] = []
-        for path, _ in pictures:
-            values.append(decode(str(path), path.read_bytes(), size=self.size, grey=grey))
-            if values[-1].shape != values[0].shape:
-                (height, width, _), (rows, columns, _) = values[-1].shape, values[0].shape
-                raise UserError(
-                    f"{path}: {width}×{height} pixels, where {pictures[0][0]} has {columns}×{rows}; "
-                    f"data.size={min(rows, columns)} resizes all"
-                )
-        return Images(torch.from_numpy(np.stack(values)), torch.tensor([label for _, label in pictures]))
+        contents = ((str(path), read_picture(path)) for path, _ in pictures)
+        pixels = decode_all(contents, len(pictures), allowance=allowance, size=self.size, grey=grey)
+        return Images(pixels, torch.tensor([label for _, label in pictures]))
 
 
-def _digest(lines: Sequence[str]) -> str:
+def read_picture(path: Path) -> bytes:
+    """Return the content of a picture's file."""
+    if not path.is_file():
+        raise UserError(f"{path} is no file")
+    if path.stat().st_size > MEMBER:
+        raise UserError(f"{path}: refused, for it is larger than {MEMBER:,} bytes")
+    return path.read_bytes()
+
+
+def digest_of(lines: Sequence[str]) -> str:
+    """Return what tells these lines from any others."""
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
-def _stamp(path: Path) -> str:
+def stamp_of(path: Path) -> str:
+    """Return what changes when the file does."""
     about = path.stat()
     return f"{about.st_size} {about.st_mtime_ns}"
 

@@ -1,7 +1,10 @@
-"""Data sets of Hugging Face, from the disk or from its cache."""
+"""Data sets of Hugging Face, from the disk: its files are read here, so that nothing is ever fetched or run."""
 
 from __future__ import annotations
 
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -9,19 +12,37 @@ import numpy as np
 import torch
 from pydantic import Field, PositiveInt, field_validator
 
+from feddecorr.arrow_files import describe_columns, rows_of
+from feddecorr.bounds import CLASSES, Allowance, brief, check_classes, check_labels
 from feddecorr.data import cache
 from feddecorr.data.dataset import Dataset, Images, Own, split_off_test
-from feddecorr.data.folder import TEST_NAMES
-from feddecorr.data.formats.pictures import GREY_MODES, to_array
+from feddecorr.data.folder import TEST_NAMES, digest_of, read_picture, stamp_of
+from feddecorr.data.formats.picture_sets import allowance_of, decode_all
+from feddecorr.data.formats.pictures import is_grey
 from feddecorr.errors import UserError, nearest
+from feddecorr.files import read_json, reading
+from feddecorr.strict_json import parse_json
+
+SPLITS = {
+    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("test", "testing", "eval", "evaluation"), "test"),
+    **dict.fromkeys(("validation", "valid", "val", "dev"), "validation"),
+}
+"""What a word in the name of a file says about the split that it belongs to."""
+
+PASSING = ("cache-", "tmp", ".")
+"""How the names of files begin that Hugging Face's library makes on its way."""
+
+Files = Mapping[str, Sequence[Path]]
+"""The files of each split."""
 
 
 class HuggingFace(Own):
     """A data set of Hugging Face with images and labels, on this disk or in its cache: data=hf:PATH_OR_NAME.
 
-    A path is what `save_to_disk` wrote, or a folder that `load_dataset` reads; anything else is the name of a data
-    set that was fetched before. Nothing is fetched here. Without a test split, every fifth image of a class is a test
-    image. Decoded pixels are kept in the cache.
+    A path is what `save_to_disk` wrote, or a folder of parquet or arrow files; anything else is the name of a data set
+    that `load_dataset` fetched before. Nothing is fetched here. Without a test split, every fifth image of a class is
+    a test image. Decoded pixels are kept in the cache.
     """
 
     argument: ClassVar[str | None] = "path"
@@ -38,74 +59,183 @@ class HuggingFace(Own):
 
     def read(self) -> Dataset:
         """Return the images, grey if all of them are."""
-        train, test = self._splits()
-        known = [f"{part._fingerprint}" for part in (train, test) if part is not None]
-        name = f"hf-{'-'.join(known)}-{self.image}-{self.label}-{self.size}"
-        if not cache.is_whole(name, source=str(self.path)):
-            cache.store(name, self._decode(train, test), source=str(self.path))
+        files = self._find()
+        name = f"hf-{digest_of([str(self.path), str(self.image), str(self.label), str(self.size)])[:16]}"
+        state = digest_of([f"{split} {path} {stamp_of(path)}" for split in files for path in files[split]])
+        if not cache.is_whole(name, source=state):
+            cache.store(name, self._decode(files), source=state, private=True)
         return cache.load(name)
 
-    def _splits(self) -> tuple[Any, Any]:
-        library = _library()
-        saved = any((self.path / name).is_file() for name in ("dataset_dict.json", "state.json"))
-        try:
-            found = (
-                library.load_from_disk(str(self.path))
-                if saved
-                else library.load_dataset(str(self.path), download_config=library.DownloadConfig(local_files_only=True))
-            )
-        except Exception as error:  # whatever its loaders raise
-            raise UserError(f"{self.path} is no data set that is there: {str(error).splitlines()[0]}") from error
-        if not isinstance(found, dict):
-            return found, None
+    def _find(self) -> dict[str, Sequence[Path]]:
+        """Return the files of the training split and perhaps of one for tests."""
+        found = _splits(self.path if self.path.exists() else _fetched(str(self.path)))
+        if not found:
+            raise UserError(f"{self.path}: there is no parquet or arrow file in it (pictures: data=folder:PATH)")
         if "train" not in found:
-            raise UserError(f"{self.path}: no split 'train'; there are: {', '.join(found)}")
-        return found["train"], next((found[name] for name in TEST_NAMES if name in found), None)
+            raise UserError(f"{self.path}: no split 'train'; there are: {', '.join(map(brief, found))}")
+        test = next((name for name in TEST_NAMES if name in found), None)
+        return {name: found[name] for name in ("train", test) if name is not None}
 
-    def _decode(self, train: Any, test: Any) -> Dataset:
-        image = self._column(train, self.image, "Image", "images")
-        label = self._column(train, self.label, "ClassLabel", "labels")
-        parts = [part for part in (train, test) if part is not None]
-        grey = all(picture.mode in GREY_MODES for part in parts for picture in part[image])
-        names = getattr(train.features[label], "names", None)
-        if names is None:
-            names = [str(value) for value in range(1 + max(max(part[label]) for part in parts))]
-        found = [self._images(part[image], part[label], grey=grey) for part in parts]
-        if test is None:
-            out = split_off_test(found[0].labels)
-            both = found[0]
+    def _decode(self, files: Files) -> Dataset:
+        everything = [path for paths in files.values() for path in paths]
+        features = _features(everything[0])
+        image = self._column(features, self.image, "Image", "images")
+        label = self._column(features, self.label, "ClassLabel", "labels")
+        names = features[label].get("names")
+        with reading(everything[0]):
+            check_classes(len(names or []))
+        allowance = allowance_of(sum(path.stat().st_size for path in everything))
+        grey = all(is_grey(where, content) for where, content in self._pictures(everything, image))
+        found = [
+            self._images(paths, image, _labels(paths, label, CLASSES if names is None else len(names)), allowance, grey)
+            for paths in files.values()
+        ]
+        if len(found) == 1:
+            out, both = split_off_test(found[0].labels), found[0]
+            if not bool(out.any()):
+                raise UserError(f"{self.path}: a class needs at least five images to give a test image")
             found = [Images(both.pixels[chosen], both.labels[chosen]) for chosen in (~out, out)]
-        return Dataset.of(found[0], found[1], tuple(names))
+        if names is None:
+            names = range(1 + max(int(images.labels.max()) for images in found))
+        return Dataset.of(found[0], found[1], tuple(map(str, names)))
 
-    def _column(self, part: Any, asked: str | None, kind: str, what: str) -> str:
+    def _column(self, features: Mapping[str, Any], asked: str | None, kind: str, what: str) -> str:
         if asked is not None:
-            if asked not in part.features:
-                raise UserError(f"{self.path}: no column '{asked}': {nearest(asked, part.features)}")
+            if asked not in features:
+                raise UserError(f"{self.path}: no column '{asked}': {brief(nearest(asked, features))}")
             return asked
-        found = [name for name, feature in part.features.items() if type(feature).__name__ == kind]
+        found = [name for name, feature in features.items() if feature.get("_type") == kind]
         if len(found) != 1 and kind == "ClassLabel":
-            found = [name for name in ("label", "labels", "fine_label") if name in part.features][:1]
+            found = [name for name in ("label", "labels", "fine_label") if name in features][:1]
         if len(found) != 1:
             option = "image" if kind == "Image" else "label"
-            raise UserError(
-                f"{self.path}: {len(found)} columns hold {what}; name one by data.{option}: {', '.join(part.features)}"
-            )
-        return str(found[0])
+            there = brief(", ".join(features))
+            raise UserError(f"{self.path}: {len(found)} columns hold {what}; name one by data.{option}: {there}")
+        return found[0]
 
-    def _images(self, pictures: Any, labels: Any, *, grey: bool) -> Images:
-        values = [to_array(picture, size=self.size, grey=grey) for picture in pictures]
-        for number, value in enumerate(values):
-            if value.shape != values[0].shape:
-                height, width, _ = value.shape
-                raise UserError(
-                    f"{self.path}: image {number} has {width}×{height} pixels, unlike the first; data.size resizes all"
+    def _images(
+        self, paths: Sequence[Path], image: str, labels: Sequence[int], allowance: Allowance, grey: bool
+    ) -> Images:
+        pictures = self._pictures(paths, image)
+        pixels = decode_all(pictures, len(labels), allowance=allowance, size=self.size, grey=grey)
+        return Images(pixels, torch.tensor(labels))
+
+    def _pictures(self, paths: Iterable[Path], image: str) -> Iterator[tuple[str, bytes]]:
+        """Yield each picture with its place: its bytes, or those of a file below the data set's own folder."""
+        for path in paths:
+            for row, (picture,) in enumerate(rows_of(path, [image]), start=1):
+                where = f"{path}: row {row}"
+                content, place = (
+                    (picture.get("bytes"), picture.get("path")) if isinstance(picture, dict) else (None, None)
                 )
-        return Images(torch.from_numpy(np.stack(values)), torch.tensor([int(label) for label in labels]))
+                if not isinstance(content, bytes):
+                    if not isinstance(place, str):
+                        raise UserError(f"{where} has no picture in '{image}'")
+                    content = self._own_file(where, place)
+                yield where, content
+
+    def _own_file(self, where: str, place: str) -> bytes:
+        file = Path(place)
+        if "://" in place or "\0" in place or not file.resolve().is_relative_to(self.path.resolve()):
+            raise UserError(
+                f"{where}: its picture lies at '{brief(place)}', and only pictures in the data set itself are read"
+            )
+        return read_picture(file)
 
 
-def _library() -> Any:
-    try:
-        import datasets  # noqa: PLC0415 - an extra, loaded when it is needed
-    except ImportError as error:
-        raise UserError("data=hf needs Hugging Face's datasets: pip install 'feddecorr[huggingface]'") from error
-    return datasets
+def _splits(root: Path) -> Files:
+    """Return the files of each split below a folder."""
+    if (root / "dataset_dict.json").is_file():
+        with reading(root / "dataset_dict.json"):
+            names = [_plain(name) for name in read_json(root / "dataset_dict.json")["splits"]]
+        return {name: _saved(root / name) for name in names}
+    if (root / "state.json").is_file():
+        return {"train": _saved(root)}
+    files = [
+        path
+        for path in sorted((*root.rglob("*.parquet"), *root.rglob("*.arrow")))
+        if path.is_file() and not path.name.startswith(PASSING)
+    ]
+    said = {path: _split_of(path.relative_to(root)) for path in files}
+    if not any(said.values()):
+        return {"train": files} if files else {}
+    return {
+        name: [path for path in files if said[path] == name]
+        for name in dict.fromkeys(SPLITS.values())
+        if name in said.values()
+    }
+
+
+def _split_of(path: Path) -> str | None:
+    """Return which split a file belongs to by the last word in its name that says so."""
+    words = re.split(r"[^a-z]+", path.with_suffix("").as_posix().lower())
+    return next((SPLITS[word] for word in reversed(words) if word in SPLITS), None)
+
+
+def _saved(folder: Path) -> list[Path]:
+    """Return the files that `save_to_disk` wrote into a folder."""
+    file = folder / "state.json"
+    stored = read_json(file)
+    with reading(file):
+        found = [folder / _plain(entry["filename"]) for entry in stored["_data_files"]]
+        if stored.get("_indices_data_files"):
+            raise UserError("it leaves rows out: save it anew with 'save_to_disk'")
+    for path in found:
+        if not path.is_file():
+            raise UserError(f"there is no file {path}, which {file} names")
+    return found
+
+
+def _plain(name: object) -> str:
+    if not isinstance(name, str) or name in ("", ".", "..") or "/" in name or "\\" in name or "\0" in name:
+        raise UserError(f"'{brief(name)}' is no name of a file beside it")
+    return name
+
+
+def _fetched(name: str) -> Path:
+    """Return where Hugging Face's library keeps a data set of that name; it writes names without capitals."""
+    home = Path(os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "huggingface")
+    root = Path(os.environ.get("HF_DATASETS_CACHE") or home / "datasets").expanduser()
+
+    def plain(word: str) -> str:
+        return word.lower().replace("/", "").replace("_", "")
+
+    folders = [folder for folder in root.iterdir() if plain(folder.name) == plain(name)] if root.is_dir() else []
+    kept = sorted({file.parent for folder in folders for file in folder.rglob("*.arrow")})
+    if not kept:
+        raise UserError(f"{name} is no data set that is there: not a folder, and not in {root} (load_dataset fetches)")
+    if len(kept) > 1:
+        raise UserError(f"{name} is there more than once; name the folder of one: {', '.join(map(str, kept))}")
+    return kept[0]
+
+
+def _features(path: Path) -> dict[str, dict[str, Any]]:
+    """Return what Hugging Face's library has noted of each column; of others, which hold pictures."""
+    columns, note = describe_columns(path)
+    noted: Any = {}
+    with reading(path):
+        if note:
+            noted = parse_json(note)["info"].get("features") or {}
+        found = {}
+        for name, parts in columns.items():
+            guess = {"_type": "Image"} if parts == {"bytes", "path"} else {}
+            known = noted.get(name)
+            found[name] = known if isinstance(known, dict) else guess
+            if not isinstance(found[name].get("names") or [], list):
+                raise UserError(f"the names of the classes of '{brief(name)}' are no list")
+    return found
+
+
+def _labels(paths: Iterable[Path], label: str, classes: int) -> list[int]:
+    """Return the labels of all rows, each the number of a class."""
+    found: list[int] = []
+    for path in paths:
+        values = [value for (value,) in rows_of(path, [label])]
+        for row, value in enumerate(values, start=1):
+            if type(value) not in (int, bool):
+                said = "missing" if value is None else f"{brief(value)}, and no whole number"
+                raise UserError(f"{path}: row {row}: the label is {said}")
+        with reading(path):
+            check_labels(np.array(values, object), classes=classes)
+        found += map(int, values)
+    return found

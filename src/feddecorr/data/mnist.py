@@ -91,8 +91,8 @@ class Mnist(Stored):
         std=(78.56748998339799,),
         sources=(
             _home(
-                "http://yann.lecun.com/exdb/mnist",
                 "https://storage.googleapis.com/cvdf-datasets/mnist",
+                "http://yann.lecun.com/exdb/mnist",
                 files=(
                     (9_912_422, "f68b3c2dcbeaaa9fbdd348bbdeb94873"),
                     (28_881, "d53e105ee54ea40749a09fcbcd1e9432"),
@@ -123,6 +123,7 @@ class FashionMnist(Stored):
         std=(90.02118235130526,),
         sources=(
             _home(
+                "https://storage.googleapis.com/tensorflow/tf-keras-datasets",
                 "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com",
                 files=(
                     (26_421_880, "8d4fb7e6c68d591d4c3dfef9ec88bf0d"),

@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from feddecorr.arrays import read_npz
+from feddecorr.bounds import check_classes, check_labels
 from feddecorr.data.dataset import Dataset, Images, Own, split_off_test
 from feddecorr.errors import UserError
+from feddecorr.files import reading
 
 NAMES = (
     ("x_train", "y_train", "x_test", "y_test"),
@@ -65,10 +67,14 @@ class Npz(Own):
             raise UserError(f"{self.path}: {pixels} is {x.dtype} of shape {x.shape}; expected uint8 of {shapes}")
         if y.ndim == 2 and y.shape[1] == 1:
             y = y[:, 0]
-        if not np.issubdtype(y.dtype, np.integer) or y.shape != x.shape[:1] or not len(y) or y.min() < 0:
+        if not np.issubdtype(y.dtype, np.integer) or y.shape != x.shape[:1] or not len(y):
             raise UserError(
                 f"{self.path}: {labels} is {y.dtype} of shape {y.shape}; expected {len(x)} whole numbers from 0 on"
             )
+        try:
+            check_labels(y)
+        except UserError as error:
+            raise UserError(f"{self.path}: {labels}, {error}") from error
         images = torch.from_numpy(np.ascontiguousarray(x if x.ndim == 4 else x[..., np.newaxis]))
         return Images(images, torch.from_numpy(y.astype(np.int64)))
 
@@ -76,7 +82,9 @@ class Npz(Own):
         count = 1 + int(max(train.labels.max(), test.labels.max()))
         if "classes" not in arrays:
             return tuple(str(label) for label in range(count))
-        names = tuple(str(name) for name in arrays["classes"].tolist())
+        names = tuple(str(name) for name in arrays["classes"].reshape(-1).tolist())
+        with reading(self.path):
+            check_classes(len(names))
         if len(names) < count:
             raise UserError(f"{self.path}: {len(names)} names of classes, but labels up to {count - 1}")
         return names

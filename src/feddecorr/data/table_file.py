@@ -10,9 +10,11 @@ import torch
 from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
+from feddecorr.bounds import brief, check_classes
 from feddecorr.collapse.pandas_tables import read_table
 from feddecorr.data.dataset import Change, Dataset, Images, Own, split_off_test
 from feddecorr.errors import UserError, nearest
+from feddecorr.files import reading
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,6 +50,8 @@ class TableFile(Own):
         table = read_table(self.path)
         label = self._column(self.label, LABELS, table)
         words = table.pop(label).astype(str).tolist()
+        with reading(self.path):
+            check_classes(len(set(words)))
         names = sorted(set(words), key=lambda name: (0, float(name), "") if _is_number(name) else (1, 0.0, name))
         numbers = {name: number for number, name in enumerate(names)}
         y = torch.tensor([numbers[word] for word in words])
@@ -60,7 +64,7 @@ class TableFile(Own):
         found = next((name for name in ((asked,) if asked else known) if name in names), None)
         if found is None:
             wanted = f"'{asked}'" if asked else " or ".join(known)
-            raise UserError(f"{self.path}: no column {wanted}: {nearest(asked or known[0], names)}")
+            raise UserError(f"{self.path}: no column {wanted}: {brief(nearest(asked or known[0], names))}")
         return found
 
     def _test_rows(self, table: pd.DataFrame, labels: torch.Tensor) -> torch.Tensor:
@@ -69,7 +73,7 @@ class TableFile(Own):
         else:
             said = table.pop(self._column(self.split, (), table)).astype(str)
             if other := sorted(set(said) - {"train", "test"}):
-                raise UserError(f"{self.path}: {self.split} is 'train' or 'test', not '{other[0]}'")
+                raise UserError(f"{self.path}: {self.split} is 'train' or 'test', not '{brief(other[0])}'")
             out = torch.from_numpy((said == "test").to_numpy(copy=True))
         if not bool(out.any()) or bool(out.all()):
             raise UserError(f"{self.path}: there are no {'training' if bool(out.all()) else 'test'} examples")
@@ -78,13 +82,15 @@ class TableFile(Own):
     def _features(self, table: pd.DataFrame) -> NDArray[np.float32]:
         if not len(table.columns):
             raise UserError(f"{self.path}: no column is left for features")
-        for name in table.columns:
-            if table[name].dtype.kind not in "biuf":
-                raise UserError(f"{self.path}: the column '{name}' holds {table[name].dtype}, not numbers")
-        values: NDArray[np.float32] = table.to_numpy(dtype=np.float32, copy=True)
+        for name, kind in zip(table.columns, table.dtypes, strict=True):
+            if kind.kind not in "biuf":
+                raise UserError(f"{self.path}: the column '{brief(name)}' holds {kind}, not numbers")
+        with np.errstate(over="ignore"):  # what is too large is refused below
+            values: NDArray[np.float32] = table.to_numpy(dtype=np.float32, copy=True)
         if not np.isfinite(values).all():
             row, column = np.argwhere(~np.isfinite(values))[0]
-            raise UserError(f"{self.path}: '{table.columns[column]}' of row {row + 1} is missing or infinite")
+            said = f"'{brief(table.columns[column])}' of row {row + 1}"
+            raise UserError(f"{self.path}: {said} is missing or infinite")
         return values
 
 

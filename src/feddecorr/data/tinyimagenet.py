@@ -11,6 +11,7 @@ from typing import ClassVar
 import numpy as np
 import torch
 
+from feddecorr.bounds import brief, check_classes
 from feddecorr.data.dataset import Dataset, Images
 from feddecorr.data.fetch.download import Remote
 from feddecorr.data.fetch.recipe import Recipe
@@ -21,7 +22,7 @@ from feddecorr.errors import UserError
 
 SIDE = 64
 TEXTS = ("wnids.txt", "words.txt", "val_annotations.txt")
-TRAIN = re.compile(r"(?:^|/)train/(?P<wnid>n\d+)/images/n\d+_(?P<number>\d+)\.JPEG$")
+TRAIN = re.compile(r"(?:^|/)train/(?P<wnid>n\d+)/images/n\d+_(?P<number>\d{1,18})\.JPEG$")
 VALIDATION = re.compile(r"(?:^|/)val/images/(?P<name>[^/]+\.JPEG)$")
 
 
@@ -39,12 +40,20 @@ def parse(files: Mapping[str, bytes]) -> Dataset:
     for name in ("wnids.txt", "val_annotations.txt"):
         if name not in texts:
             raise UserError(f"{name} not found: expected tiny-imagenet-200 with wnids.txt, train/ and val/")
-    wnids = sorted(files[texts["wnids.txt"]].decode().split())
+    said = {name: _text(name, files[path]) for name, path in texts.items()}
+    wnids = sorted(said["wnids.txt"].split())
+    check_classes(len(wnids))
     numbers = {wnid: number for number, wnid in enumerate(wnids)}
     train = _training(files, numbers)
-    test = _validation(files, files[texts["val_annotations.txt"]].decode(), numbers)
-    words = files[texts["words.txt"]].decode() if "words.txt" in texts else ""
-    return Dataset.of(_read(train, files), _read(test, files), _names(wnids, words))
+    test = _validation(files, said["val_annotations.txt"], numbers)
+    return Dataset.of(_read(train, files), _read(test, files), _names(wnids, said.get("words.txt", "")))
+
+
+def _text(name: str, content: bytes) -> str:
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise UserError(f"{name}: no text in UTF-8: {error.reason} at byte {error.start:,}") from error
 
 
 def _training(files: Iterable[str], numbers: Mapping[str, int]) -> list[tuple[str, int]]:
@@ -67,9 +76,9 @@ def _validation(files: Iterable[str], annotations: str, numbers: Mapping[str, in
     for line in annotations.splitlines():
         name, wnid = [*line.split("\t"), ""][:2]
         if wnid not in numbers:
-            raise UserError(f"val_annotations.txt: '{line}' names no class of wnids.txt")
+            raise UserError(f"val_annotations.txt: '{brief(line)}' names no class of wnids.txt")
         if name not in paths:
-            raise UserError(f"val_annotations.txt: {name} has a label, but is not in val/images")
+            raise UserError(f"val_annotations.txt: {brief(name)} has a label, but is not in val/images")
         found.append((paths.pop(name), numbers[wnid]))
     if paths:
         raise UserError(f"{min(paths.values())}: no label in val_annotations.txt")

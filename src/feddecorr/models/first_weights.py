@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from pathlib import Path
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
+from feddecorr.bounds import brief
 from feddecorr.errors import UserError
 from feddecorr.files import load_tensors
+from feddecorr.models.torch_files import read_torch
 from feddecorr.states import State, copy_into, misfits, state_dict_names
 
 
@@ -22,12 +23,17 @@ def fill(model: nn.Module, path: Path, *, sha256: str = "") -> None:
     given = read_weights(path)
     if sha256 not in ("", found := weights_digest(given)):
         raise UserError(f"{path} has changed: its weights have sha256 {found}, no longer {sha256}")
+    fill_with(model, given, str(path))
+
+
+def fill_with(model: nn.Module, given: State, source: str) -> None:
+    """Put weights into a network, all of them; say which do not fit."""
     names = state_dict_names(model)
     mine: State = {**dict(model.named_parameters()), **dict(model.named_buffers())}
     state = {names.get(name, name): tensor for name, tensor in given.items()}
     expected = {name: tensor for name, tensor in mine.items() if name in state or name in names.values()}
     if problems := misfits(state, expected):
-        raise UserError(f"{path} does not fit the model ({'; '.join(problems)})")
+        raise UserError(f"{source} does not fit the model ({'; '.join(problems)})")
     copy_into((mine[name] for name in state), state.values())
 
 
@@ -35,22 +41,17 @@ def read_weights(path: Path) -> State:
     """Return the tensors of a safetensors file or of one that `torch.save` wrote; no code in it is run."""
     if not path.is_file():
         raise UserError(f"there is no file {path}")
+    if path.suffix == ".safetensors":
+        return load_tensors(path)
     try:
-        found = (
-            load_tensors(path)
-            if path.suffix == ".safetensors"
-            else torch.load(path, map_location="cpu", weights_only=True)
-        )
-    except UserError:
+        return read_torch(path)
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from error
+    except MemoryError:
         raise
-    except Exception as error:  # a broken pickle can raise anything at all
-        reason = (str(error) or type(error).__name__).splitlines()[0]
+    except Exception as error:  # a broken file can raise anything at all
+        reason = brief(str(error) or type(error).__name__)
         raise UserError(f"{path} holds no weights that can be read: {reason}") from error
-    if isinstance(found, Mapping) and isinstance(found.get("state_dict"), Mapping):
-        found = found["state_dict"]
-    if not isinstance(found, Mapping) or not all(isinstance(tensor, Tensor) for tensor in found.values()):
-        raise UserError(f"{path} holds no table of tensors by name: save model.state_dict()")
-    return dict(found)
 
 
 def weights_digest(state: State) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -10,11 +9,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from feddecorr.bounds import brief
 from feddecorr.data.dataset import Dataset, Images
 from feddecorr.data.formats.layouts import Layout
 from feddecorr.data.formats.pickles import load_pickle
 from feddecorr.data.formats.pictures import decode
 from feddecorr.errors import UserError
+from feddecorr.strict_json import parse_json
 
 SIDE = 32
 PLANE = SIDE * SIDE
@@ -102,8 +103,8 @@ class Cifar:
             found = f"{len(values)}" if isinstance(values, list) else type(values).__name__
             raise UserError(f"{name}: expected a list of {count} labels, found {found}")
         for value in values:
-            if not isinstance(value, int) or not 0 <= value < len(self.classes):
-                raise UserError(f"{name}: a label is {value!r}, expected 0 to {len(self.classes) - 1}")
+            if type(value) is not int or not 0 <= value < len(self.classes):
+                raise UserError(f"{name}: a label is {brief(value)}, expected 0 to {len(self.classes) - 1}")
         return np.array(values, dtype=np.uint8)
 
     def _join(self, train: list[Rows], test: list[Rows]) -> Dataset:
@@ -125,6 +126,6 @@ def read_sheet(name: str, content: bytes) -> NDArray[np.uint8]:
 
 def _read_json(name: str, content: bytes) -> object:
     try:
-        return json.loads(content)
-    except ValueError as error:
-        raise UserError(f"{name}: no JSON, or cut off ({len(content):,} bytes): {error}") from error
+        return parse_json(content)
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{name}: no JSON, or cut off ({len(content):,} bytes): {brief(str(error))}") from error

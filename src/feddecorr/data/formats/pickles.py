@@ -1,65 +1,75 @@
-"""Pickles of untrusted origin: numpy arrays of bytes and plain Python values, and nothing else.
+"""Pickles of untrusted origin: plain Python values and what stands in for a few names, and nothing else.
 
 No unpickler reads them, but a small machine for the few commands that such files need. Where a file names a piece of
-numpy, a stand-in notes what it says, and the array is built afterwards from checked values. So nothing is called, and
-time and memory are bounded by the length of the file: Python's own unpickler takes gigabytes for a place in its memory
-with a large number, and forever for the hash of a tuple that holds itself often.
+numpy or PyTorch, a stand-in notes what it says, and arrays are built afterwards from checked values. So nothing of the
+file's choice is called, and time and memory are bounded by the number of commands: Python's own unpickler takes
+gigabytes for a place in its memory with a large number, and forever for the hash of a tuple that holds itself often.
 """
 
 from __future__ import annotations
 
+import io
 import math
+import mmap
 import pickletools
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from feddecorr import bounds
+from feddecorr.bounds import brief
 from feddecorr.errors import UserError
 
 
-class StoredArray:
+class StandIn:
+    """What a pickle makes where it names a piece of a library: it notes its state, and does nothing."""
+
+    state: Any = None
+
+
+class StoredArray(StandIn):
     """What a pickle says of an array: the state that numpy would be given."""
-
-    __slots__ = ("state",)
-
-    def __init__(self) -> None:
-        self.state: Any = None
-
-    def __setstate__(self, state: Any) -> None:
-        self.state = state
 
     def value(self) -> NDArray[np.uint8]:
         """Return the array, which must be of bytes and in row order."""
         _, shape, dtype, columns_first, content = self.state
         if not isinstance(dtype, StoredType) or dtype.name != "u1" or columns_first:
             raise ValueError("an array that is not of unsigned bytes in row order")
-        raw = content.encode("latin1") if isinstance(content, str) else bytes(content)
-        if len(raw) != math.prod(shape):
-            raise ValueError(f"an array of {len(raw)} bytes where its shape {shape} says {math.prod(shape)}")
+        if not isinstance(content, str | bytes):
+            raise ValueError("an array, but its content is no bytes")
+        raw = content.encode("latin1") if isinstance(content, str) else content
+        if len(raw) != product(shape):
+            raise ValueError(f"an array of {len(raw)} bytes where its shape {shape} says {product(shape)}")
         return np.frombuffer(raw, dtype=np.uint8).reshape(shape)
 
 
-class StoredType:
-    """What a pickle says of an array's type: its name."""
-
-    __slots__ = ("name",)
+class StoredType(StandIn):
+    """What a pickle says of an array's type: its name; byte order and the like do not matter for bytes."""
 
     def __init__(self, name: str, *_: object) -> None:
         self.name = name
 
-    def __setstate__(self, state: Any) -> None:
-        """Byte order and the like do not matter for bytes."""
+
+def product(shape: object) -> int:
+    """Return how many numbers an array of that shape has; refuse what is no shape."""
+    if not isinstance(shape, tuple) or len(shape) > 32:
+        raise ValueError("an array without a shape")
+    if not all(type(side) is int and 0 <= side < 1 << 48 for side in shape):
+        raise ValueError("an array whose shape is of no whole numbers")
+    return math.prod(shape)
 
 
-ALLOWED: dict[str, Callable[..., StoredArray | StoredType]] = {
+Names = Mapping[str, Callable[..., object]]
+"""What may be named (module, a space, name), and what stands in for it."""
+
+ARRAYS: Names = {
     "numpy.core.multiarray _reconstruct": lambda *_: StoredArray(),
     "numpy._core.multiarray _reconstruct": lambda *_: StoredArray(),
     "numpy ndarray": lambda *_: StoredArray(),
     "numpy dtype": StoredType,
 }
-"""What may be named, and what stands in for it."""
 
 CONSTANTS: dict[str, Callable[[], Any]] = {
     "NONE": lambda: None,
@@ -81,17 +91,26 @@ VALUES = frozenset(
 _MARK = object()
 
 
-class _Machine:
-    """What a pickle's commands work on: a stack, and values to come back to."""
+class Machine:
+    """What a pickle's commands work on: a stack, and values to come back to.
 
-    def __init__(self) -> None:
+    `allowed` is what may be named. With `find`, a pickle may ask for what lies outside of it. Values that hold others
+    may be come back to only if they are `shared` on purpose: such a value can hold itself, so nobody may walk through.
+    """
+
+    def __init__(self, allowed: Names, *, find: Callable[[Any], object] | None = None, shared: bool = False) -> None:
         self.stack: list[Any] = []
         self.kept: dict[int, Any] = {}
+        self.allowed = allowed
+        self.find = find
+        self.shared = shared
 
-    def run(self, content: bytes) -> Any:
-        """Follow all commands, and return what is left."""
-        for command, argument, _ in pickletools.genops(content):
+    def run(self, stream: IO[bytes] | mmap.mmap) -> Any:
+        """Follow all commands up to the end of one pickle, and return what is left."""
+        for count, (command, argument, _) in enumerate(pickletools.genops(stream)):  # type: ignore[arg-type]  # it reads, and reads lines
             name = command.name
+            if count >= bounds.COMMANDS:
+                raise ValueError(f"it has more than {bounds.COMMANDS:,} commands")
             if name in VALUES:
                 self.stack.append(argument)
             elif name in CONSTANTS:
@@ -129,9 +148,9 @@ class _Machine:
         self.kept[len(self.kept) if number is None else int(number)] = self.stack[-1]
 
     def get(self, number: int) -> None:
-        """Come back to a value, but to none that holds others: it could hold itself, or more than is written."""
+        """Come back to a value; to one that holds others only if that was asked for."""
         value = self.kept[int(number)]
-        if isinstance(value, list | tuple | dict):
+        if isinstance(value, list | tuple | dict) and not self.shared:
             raise ValueError("it comes back to a list, tuple or dictionary")
         self.stack.append(value)
 
@@ -156,31 +175,38 @@ class _Machine:
         target.update(zip(keys, pairs[1::2], strict=True))
 
     def name(self, named: str) -> None:
-        """Put what stands in for a piece of numpy on the stack."""
-        if named not in ALLOWED:
-            raise ValueError(f"it asks for {named.replace(' ', '.')}, and only numpy arrays are allowed")
-        self.stack.append(ALLOWED[named])
+        """Put what stands in for a name on the stack."""
+        if named not in self.allowed:
+            raise ValueError(f"it asks for {brief(named.replace(' ', '.'))}, and only plain arrays are allowed")
+        self.stack.append(self.allowed[named])
 
     def call(self) -> None:
         """Make a stand-in."""
         called, arguments = self.take(2)
-        if called not in ALLOWED.values() or not isinstance(arguments, tuple):
+        if not any(called is each for each in self.allowed.values()) or not isinstance(arguments, tuple):
             raise ValueError("it calls what cannot be called")
         self.stack.append(called(*arguments))
 
     def build(self) -> None:
         """Tell a stand-in its state."""
         (state,) = self.take(1)
-        if not isinstance(self.stack[-1], StoredArray | StoredType):
+        if not isinstance(self.stack[-1], StandIn):
             raise ValueError("it gives a state to what has none")
-        self.stack[-1].__setstate__(state)
+        self.stack[-1].state = state
+
+    def ask(self) -> None:
+        """Put what lies outside of the pickle on the stack."""
+        if self.find is None:
+            raise ValueError("it asks for what lies outside of it")
+        (named,) = self.take(1)
+        self.stack.append(self.find(named))
 
 
-def _push_tuple(count: int) -> Callable[[_Machine, Any], None]:
+def _push_tuple(count: int) -> Callable[[Machine, Any], None]:
     return lambda machine, _: machine.stack.append(tuple(machine.take(count)))
 
 
-COMMANDS: dict[str, Callable[[_Machine, Any], None]] = {
+COMMANDS: dict[str, Callable[[Machine, Any], None]] = {
     "MARK": lambda machine, _: machine.stack.append(_MARK),
     "POP": lambda machine, _: machine.stack.__delitem__(-1),
     "TUPLE": lambda machine, _: machine.stack.append(tuple(machine.take_marked())),
@@ -204,16 +230,17 @@ COMMANDS: dict[str, Callable[[_Machine, Any], None]] = {
     "STACK_GLOBAL": lambda machine, _: machine.name(" ".join(machine.take(2))),
     "REDUCE": lambda machine, _: machine.call(),
     "BUILD": lambda machine, _: machine.build(),
+    "BINPERSID": lambda machine, _: machine.ask(),
 }
 
 
 def load_pickle(name: str, content: bytes) -> dict[str, Any]:
     """Return the dictionary in a file of CIFAR's kind (written by Python 2), its arrays as numpy arrays."""
     try:
-        stored = _Machine().run(content)
+        stored = Machine(ARRAYS).run(io.BytesIO(content))
         if not isinstance(stored, dict):
             raise ValueError(f"it holds {type(stored).__name__}, not a dictionary")
         return {str(key): value.value() if isinstance(value, StoredArray) else value for key, value in stored.items()}
     except Exception as error:  # a broken pickle can raise anything at all
-        message = f"{name}: no pickle of a data set, or cut off ({len(content):,} bytes): {error}"
+        message = f"{name}: no pickle of a data set, or cut off ({len(content):,} bytes): {brief(str(error))}"
         raise UserError(message) from error
