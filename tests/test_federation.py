@@ -82,3 +82,8 @@ def test_a_shard_is_what_the_split_says() -> None:
         assert torch.equal(shard.images.labels, simulation.dataset.train.labels[part])
         assert len(shard) == simulation.federation.roster.sizes[client]
     assert sum(len(part) for part in simulation.shards.parts) == 120
+
+
+def test_a_single_class_cannot_be_learned() -> None:
+    with pytest.raises(UserError, match="the only class is 'cat'"):
+        Task(small(), (1, 8, 8), ("cat",), (0.0,), (1.0,))

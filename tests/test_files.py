@@ -1,4 +1,5 @@
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -6,47 +7,59 @@ from typing import Any
 import pytest
 
 from feddecorr.errors import UserError
-from feddecorr.files import append_bytes, exclusive, read_json, reading, write_bytes
+from feddecorr.files import read_json, reading, write_bytes, write_json
+from feddecorr.inner_paths import InnerPath
 
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return what is brought to the disk, and when a name is given, in that order."""
+    """Return what is brought to the disk, and when a name is given, in that order; random letters are left out."""
     found: list[str] = []
 
     def note(word: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        def noting(*arguments: Any) -> Any:
+        def noting(*arguments: Any, **folders: int) -> Any:
             place = str(Path(f"/proc/self/fd/{arguments[0]}").readlink()) if word == "sync" else str(arguments[1])
-            found.append(f"{word} {Path(place).name}")
-            return function(*arguments)
+            found.append(f"{word} {re.sub('[0-9a-f]{16}', '*', Path(place).name)}")
+            return function(*arguments, **folders)
 
         return noting
 
     monkeypatch.setattr(os, "fsync", note("sync", os.fsync))
-    monkeypatch.setattr(Path, "replace", note("rename", Path.replace))
+    monkeypatch.setattr(os, "replace", note("rename", os.replace))
     return found
 
 
+def write(path: Path, content: bytes) -> None:
+    """Write a file inside a folder."""
+    InnerPath(path.parent, (path.name,)).write(content)
+
+
+WRITERS = [write_bytes, write]
+
+
+@pytest.mark.parametrize("writer", WRITERS)
 def test_a_file_gets_its_name_when_its_content_is_on_the_disk_and_the_name_follows(
-    tmp_path: Path, calls: list[str]
+    tmp_path: Path, calls: list[str], writer: Callable[[Path, bytes], None]
 ) -> None:
     """So that after a loss of power either the old or the new content is there, whole."""
-    write_bytes(tmp_path / "a", b"content")
-    append_bytes(tmp_path / "a", b" and more")
-    beside = f".a.{os.getpid()}"
-    assert calls == [f"sync {beside}", "rename a", f"sync {tmp_path.name}", "sync a"]
+    writer(tmp_path / "a", b"content")
+    (InnerPath(tmp_path) / "a").append(b" and more")
+    assert calls == ["sync .a.*.tmp", "rename a", f"sync {tmp_path.name}", "sync a"]
     assert (tmp_path / "a").read_bytes() == b"content and more"
 
 
-def test_what_cannot_be_written_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_bytes(tmp_path / "a", b"old")
+@pytest.mark.parametrize("writer", WRITERS)
+def test_what_cannot_be_written_leaves_what_was_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writer: Callable[[Path, bytes], None]
+) -> None:
+    writer(tmp_path / "a", b"old")
 
     def refuse(_: int) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", refuse)
     with pytest.raises(OSError, match="No space left") as refused:
-        write_bytes(tmp_path / "a", b"new")
+        writer(tmp_path / "a", b"new")
     assert refused.value.filename == str(tmp_path / "a")
     assert [file.name for file in tmp_path.iterdir()] == ["a"]
     assert (tmp_path / "a").read_bytes() == b"old"
@@ -58,26 +71,21 @@ def test_whatever_is_wrong_with_a_file_names_it(error: Exception) -> None:
         raise error
 
 
-def test_a_lock_that_was_replaced_is_noticed(tmp_path: Path) -> None:
-    lock = tmp_path / "run" / ".lock"
-    lock.parent.mkdir()
-    with exclusive(lock, "held") as is_there:
-        assert is_there()
-        with pytest.raises(UserError, match="held"), exclusive(lock, "held"):
-            pass
-        lock.unlink()
-        assert not is_there()
-        lock.touch()
-        assert not is_there()
+def test_what_could_not_be_read_again_is_not_written(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"a\.json cannot be written"):
+        write_json(tmp_path / "a.json", {"class": "\ud800"})
+    assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("text", ['{"a": "\\ud800"}', '["\\uDFFF"]', "[NaN]", "-Infinity"])
+@pytest.mark.parametrize(
+    "text", ['{"a": "\\ud800"}', '["\\uDFFF"]', "[NaN]", "-Infinity", "[1e400]", "[-1E+0999]", "9" * 400 + ".0"]
+)
 def test_what_is_beyond_the_standard_of_json_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "a.json").write_text(text)
     with pytest.raises(UserError, match=r"a\.json cannot be read"):
-        read_json(tmp_path / "a.json")
+        read_json(InnerPath(tmp_path) / "a.json")
 
 
 def test_a_character_of_two_halves_is_one(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('"\\ud83d\\ude00"')
-    assert read_json(tmp_path / "a.json") == "\N{GRINNING FACE}"
+    assert read_json(InnerPath(tmp_path) / "a.json") == "\N{GRINNING FACE}"

@@ -2,15 +2,18 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from small import digest, result, small
 
 from feddecorr.errors import RunError
+from feddecorr.federation import Roster, Simulation
 from feddecorr.intake import Intake, Missing
 from feddecorr.messages import Broadcast, Failure, Update
 from feddecorr.runs.pipeline import resume, run
 from feddecorr.states import State
+from feddecorr.validation import Expected
 
 WEIGHTS: State = {"w": torch.ones(2, 3), "b": torch.zeros(3, dtype=torch.float64)}
 BUFFERS: State = {"count": torch.tensor(4)}
@@ -22,9 +25,15 @@ def update(client: int = 1) -> Update:
     return Update(5, client, 10, 0.5, dict(WEIGHTS), dict(BUFFERS), dict(EXTRA), {"cross_entropy": 1.0})
 
 
+def expected(weights: State, buffers: State, extra: State) -> Expected:
+    """Return what a server of four clients with ten examples each expects in round 5."""
+    federation = replace(Simulation(small()).federation, roster=Roster(np.full(4, 10)))
+    return Expected(federation, Broadcast(5, weights, buffers, {}), extra)
+
+
 def take(*answers: Update | Failure, missing: Missing = "fail", minimum: int = 1) -> tuple[list[Update], Intake]:
     """Take the answers of clients 1 and 2."""
-    intake = Intake(Broadcast(5, WEIGHTS, BUFFERS, {}), [1, 2], extra=EXTRA, missing=missing, minimum=minimum)
+    intake = Intake(expected(WEIGHTS, BUFFERS, EXTRA), [1, 2], missing=missing, minimum=minimum)
     return list(intake.take(answers)), intake
 
 
@@ -39,8 +48,8 @@ WRONG: dict[str, tuple[Callable[[Update], Update], str]] = {
     "another round": (lambda sent: replace(sent, round=4), "for round 4"),
     "the mean of several": (lambda sent: replace(sent, beside=[2]), "for others, too"),
     "a stranger": (lambda sent: replace(sent, client=3), "client 3 .* not asked"),
-    "no examples": (lambda sent: replace(sent, examples=0), "on 0 examples"),
-    "no amount": (lambda sent: replace(sent, amount=float("nan")), "amount of nan"),
+    "no examples": (lambda sent: replace(sent, examples=0), "examples=0, not a whole number from 1 to 10"),
+    "no amount": (lambda sent: replace(sent, amount=float("nan")), "amount=nan"),
     "a term that is not finite": (lambda sent: replace(sent, metrics={"cross_entropy": float("inf")}), "inf"),
     "a weight is missing": (lambda sent: replace(sent, weights={"w": WEIGHTS["w"]}), "missing: b"),
     "an unknown weight": (lambda sent: replace(sent, weights={**WEIGHTS, "x": torch.ones(1)}), "unknown: x"),
@@ -76,6 +85,12 @@ def test_a_second_update_of_a_client_does_not_count() -> None:
     assert intake.missing == {}
 
 
+def test_what_was_refused_in_a_clients_name_is_forgotten_when_its_own_update_comes() -> None:
+    taken, intake = take(replace(update(1), examples=0), update(1), update(2), missing="continue")
+    assert [each.client for each in taken] == [1, 2]
+    assert intake.missing == {}
+
+
 def test_who_sends_nothing_is_missing() -> None:
     with pytest.raises(RunError, match="client 2 failed in round 5: it sent nothing"):
         take(update(1))
@@ -97,7 +112,7 @@ def test_a_round_with_too_few_updates_is_an_error(minimum: int) -> None:
 
 def test_tensors_are_laid_out_as_they_were_sent() -> None:
     """Whatever a message made of their memory format: sums over them must not depend on it."""
-    intake = Intake(Broadcast(5, {"w": torch.ones(3, 2).T}, {}, {}), [1], extra={}, missing="fail", minimum=1)
+    intake = Intake(expected({"w": torch.ones(3, 2).T}, {}, {}), [1], missing="fail", minimum=1)
     sent = replace(update(1), weights={"w": torch.rand(2, 3)}, buffers={}, extra={})
     (taken,) = intake.take([sent])
     assert taken.weights["w"].stride() == (1, 2)

@@ -1,5 +1,6 @@
 from typing import get_args
 
+import numpy as np
 import pytest
 import torch
 from small import small
@@ -108,6 +109,22 @@ def test_the_draw_has_the_asked_size_and_differs_between_rounds() -> None:
     assert all(len(set(clients)) == 4 for clients in drawn)
     assert len({tuple(sorted(clients)) for clients in drawn}) > 10
     assert {client for clients in drawn for client in clients} == set(range(20))
+
+
+def test_a_poisson_draw_takes_each_client_by_itself_and_perhaps_nobody() -> None:
+    """Each at the rate, whoever else is drawn: numbers in a round vary as those of a binomial do."""
+    words = ("clients=20", "participation=0.1", "sampling=poisson", "partition=homogeneous", "partition.minimum=1")
+    federation = Simulation(small(*words)).federation
+    drawn = [draw_clients(federation, number) for number in range(1, 2001)]
+    assert drawn == [draw_clients(federation, number) for number in range(1, 2001)]
+    there = np.array([[client in clients for client in range(20)] for clients in drawn], dtype=float)
+    assert np.abs(there.mean(axis=0) - 0.1).max() < 4 * np.sqrt(0.1 * 0.9 / 2000)
+    assert np.abs(np.corrcoef(there.T) - np.eye(20)).max() < 5 / np.sqrt(2000)
+    numbers = there.sum(axis=1)
+    assert numbers.var() == pytest.approx(20 * 0.1 * 0.9, rel=0.15)
+    assert (numbers == 0).mean() == pytest.approx(0.9**20, abs=0.03)
+    everybody = Simulation(small("sampling=poisson")).federation
+    assert all(sorted(draw_clients(everybody, number)) == list(range(4)) for number in range(1, 20))
 
 
 def test_even_the_smallest_participation_draws_somebody() -> None:

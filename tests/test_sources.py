@@ -13,7 +13,7 @@ SOURCES = sorted(ROOT.rglob("*.py"))
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_unpublished_functions_of_pytorch_are_called_in_one_file_only(path: Path) -> None:
-    """And modules that some platforms lack are imported nowhere."""
+    """And modules that some platforms lack are imported nowhere, but where run directories are locked (POSIX)."""
     tree = ast.parse(path.read_text())
     private = {
         node.attr
@@ -23,4 +23,5 @@ def test_unpublished_functions_of_pytorch_are_called_in_one_file_only(path: Path
     }
     assert private == ({"_fused_sgd_", "_fused_adamw_"} if path.name == "optimizers.py" else set())
     names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
-    assert not names & {"fcntl", "pwd", "resource", "msvcrt"}
+    allowed = {"fcntl"} if path.name == "inner_paths.py" else set()
+    assert names & {"fcntl", "pwd", "resource", "msvcrt"} == allowed

@@ -78,3 +78,16 @@ def test_a_pool_run_leaves_nothing_however_it_ends(tmp_path: Path, ending: signa
         after.communicate(timeout=120)
         assert after.returncode == 0
     temporary.rmdir()  # which is possible if it is empty
+
+
+def test_a_planted_lock_leads_nowhere(tmp_path: Path) -> None:
+    """What looks like a folder that was left, with a link in place of its lock, is neither locked nor swept away."""
+    precious = tmp_path / "precious"
+    precious.write_text("mine")
+    (tmp_path / "feddecorr-tmp-planted").mkdir()
+    (tmp_path / "feddecorr-tmp-planted" / ".lock").symlink_to(precious)
+    done, _ = start(tmp_path, "end")
+    done.communicate()
+    assert done.returncode == 0
+    assert precious.read_text() == "mine"
+    assert (tmp_path / "feddecorr-tmp-planted").exists()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.quotes.records import record, table
+from benchmarks.quotes.records import record
 
 
 def every_write() -> str:
@@ -34,16 +34,15 @@ def guided_inputs() -> str:
     return "{} more for each of {}, {} with harm".format(*_inputs("guided_inputs"))
 
 
+def messages() -> str:
+    """Return how many messages of clients were changed on each road, and how many did harm."""
+    roads = record("results/torture_messages.json")["roads"].values()
+    fewest, harm = min(row["messages"] for row in roads), sum(len(row["wrong"]) for row in roads)
+    return f"{fewest} messages on each of {len(roads)} roads, {harm} with harm"
+
+
 def _inputs(name: str) -> tuple[int, int, int]:
     """Return the least number of inputs of a reader, the number of readers, and how many inputs did harm."""
     readers = record(f"results/torture_{name}.json")["readers"].values()
     harm = sum(len(row["wrong"]) + len(row["outside"]) for row in readers)
     return min(row["inputs"] for row in readers), len(readers), harm
-
-
-def hostile_clients() -> str:
-    """Return the accuracy of each rule under each attack."""
-    found = record("results/hostile_clients.json")["accuracy"]
-    attacks = list(next(iter(found.values())))
-    rows = [[rule, *(f"{100 * row[attack]:.1f} %" for attack in attacks)] for rule, row in found.items()]
-    return table(["", *attacks], rows)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from benchmarks.quotes import costs, faults, flower, judged, pairs, reached, speeds, studied, theory
+from benchmarks.quotes import costs, faults, flower, hostile, judged, pairs, reached, speeds, studied, theory
 
 PLACE = re.compile(r"(<!-- quote ([a-z-]+) -->)(\s*).*?(\s*)(<!-- end -->)", re.DOTALL)
 QUOTES: dict[str, Callable[[], str]] = {
@@ -35,8 +35,13 @@ QUOTES: dict[str, Callable[[], str]] = {
     "random-kills": faults.random_kills,
     "long-life": faults.long_life,
     "broken-inputs": faults.broken_inputs,
+    "torture-messages": faults.messages,
     "guided-inputs": faults.guided_inputs,
-    "hostile-clients": faults.hostile_clients,
+    "hostile-seeds": hostile.seeds,
+    "hostile-costs": hostile.costly("fedavg"),
+    "hostile-fedavg": hostile.accuracies("fedavg"),
+    "hostile-scaffold": hostile.accuracies("scaffold"),
+    "hostile-feddyn": hostile.accuracies("feddyn"),
     "gains-by-alpha": pairs.by_alpha("small"),
     "gains-by-alpha-many": pairs.by_alpha("many"),
     "dying": studied.part_of(
@@ -48,12 +53,13 @@ QUOTES: dict[str, Callable[[], str]] = {
                 "dead features",
                 "of",
                 "effective rank",
-                "accuracy (%), mean of the last ten",
+                "accuracy (%), last round",
             ]
         },
     ),
     "claims": judged.claims,
     "claims-count": judged.counts,
+    "claims-settings": judged.settings,
     "claims-in-words": judged.in_words,
     "collapse": studied.part_of(
         "collapse",
@@ -77,7 +83,7 @@ QUOTES: dict[str, Callable[[], str]] = {
         "loss-scale",
         ["normalization", "beta"],
         {
-            "Difference to beta 0 (percentage points)": ["mean of the last ten", "last round", "best round"],
+            "Difference to beta 0 (percentage points)": ["last round", "while the learning rate is high", "best round"],
             "Dimensions in use": ["effective rank"],
         },
         scale="many",
@@ -87,6 +93,8 @@ QUOTES: dict[str, Callable[[], str]] = {
     "flower-engines": flower.engines,
     "flower-load": flower.load,
     "flower-start": flower.start,
+    "flower-deployed": flower.deployed,
+    "flower-imports": flower.imports,
     "flower-sizes": flower.sizes,
     "scale-seconds": flower.seconds,
     "scale-megabytes": flower.megabytes,

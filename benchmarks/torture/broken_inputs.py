@@ -4,8 +4,9 @@
 
 For each reader, whole inputs are mutated: bits turned, bytes set, pieces cut out, doubled, moved or replaced by numbers
 and words that such formats fear. Whatever a reader then raises, it must be a `UserError` (exit code 2 of the command),
-within ten seconds, without more memory than is said below; nothing of the input is ever executed, no program is started
-and no file comes into being outside of the folder that it is in. Needs Linux, which tells how much memory was used.
+within ten seconds, without more memory than is said below; nothing of the input is ever executed, no program is
+started, no other machine asked, and no file comes into being outside of the folder that it is in. Needs Linux, which
+tells how much memory was used.
 """
 
 from __future__ import annotations
@@ -36,12 +37,17 @@ MEMORY = 64 << 20
 
 A picture may claim four million pixels, and an npz file 64 MiB, before it has to be so large that it is believed.
 """
-STARTS = frozenset({"os.exec", "os.fork", "os.posix_spawn", "os.spawn", "os.system", "subprocess.Popen"})
-"""What Python tells its auditors before it starts a program."""
+STARTS = frozenset(
+    [
+        "os.exec", "os.fork", "os.posix_spawn", "os.spawn", "os.system", "subprocess.Popen",
+        "socket.connect", "socket.getaddrinfo",
+    ]
+)  # fmt: skip
+"""What Python tells its auditors before it starts a program, or asks another machine."""
 
 
 class Watch:
-    """Whether an input may start a program; and how much memory was used at most, in bytes."""
+    """Whether an input may start a program or ask another machine; and how much memory was used at most, in bytes."""
 
     def __init__(self) -> None:
         self.on = False
@@ -49,7 +55,7 @@ class Watch:
 
     def _refuse(self, event: str, arguments: object) -> None:
         if self.on and event in STARTS:
-            raise SystemError(f"an input started a program: {event} {arguments}")
+            raise SystemError(f"an input reached out: {event} {arguments}")
 
     @staticmethod
     def peak() -> int:

@@ -3,9 +3,9 @@
     python -m benchmarks.torture.every_write [--step 1] [--methods fedavg scaffold moon] [--record FILE]
 
 A library is loaded into the process that counts what changes files below the run's directory (open, write, fsync,
-link, rename, unlink, mkdir), and kills by SIGKILL right before the n-th of it, for n = 1, 2, 3, … until a run comes
-through. After every kill the run is resumed; its weights and rounds must be those of a run that was never killed, and
-nothing may be left over. Needs a C compiler and Linux.
+link, rename, unlink, mkdir and rmdir, also relative to an open folder), and kills by SIGKILL right before the n-th of
+it, for n = 1, 2, 3, … until a run comes through. After every kill the run is resumed; its weights and rounds must be
+those of a run that was never killed, and nothing may be left over. Needs a C compiler and Linux.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def build(folder: Path) -> Path:
     return library
 
 
-def apart(work: Callable[[], None]) -> int:
+def apart(work: Callable[[], object]) -> int:
     """Do something in a process (and group) of its own, and return how it ended: 0, or the signal that killed it."""
     child = os.fork()
     if child == 0:

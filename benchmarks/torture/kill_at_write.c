@@ -51,6 +51,17 @@ static void seen_file(int file) {
     if (length > 0) { path[length] = 0; seen(path); }
 }
 
+/* A name below an open folder; AT_FDCWD and whole paths are as they are. */
+static void seen_at(int folder, const char *name) {
+    char link[64], path[8192];
+    if (folder == AT_FDCWD || name[0] == '/') { seen(name); return; }
+    snprintf(link, sizeof link, "/proc/self/fd/%d", folder);
+    ssize_t length = readlink(link, path, 4095);
+    if (length <= 0) return;
+    snprintf(path + length, sizeof path - length, "/%s", name);
+    seen(path);
+}
+
 #define REAL(result, name, ...) static result (*real)(__VA_ARGS__); if (!real) real = dlsym(RTLD_NEXT, name)
 
 ssize_t write(int file, const void *from, size_t size) {
@@ -79,7 +90,7 @@ int link(const char *from, const char *to) {
 
 int linkat(int from_folder, const char *from, int to_folder, const char *to, int flags) {
     REAL(int, "linkat", int, const char *, int, const char *, int);
-    seen(to);
+    seen_at(to_folder, to);
     return real(from_folder, from, to_folder, to, flags);
 }
 
@@ -91,8 +102,20 @@ int unlink(const char *path) {
 
 int unlinkat(int folder, const char *path, int flags) {
     REAL(int, "unlinkat", int, const char *, int);
-    seen_file(folder);
+    seen_at(folder, path);
     return real(folder, path, flags);
+}
+
+int renameat(int from_folder, const char *from, int to_folder, const char *to) {
+    REAL(int, "renameat", int, const char *, int, const char *);
+    seen_at(to_folder, to);
+    return real(from_folder, from, to_folder, to);
+}
+
+int mkdirat(int folder, const char *path, mode_t mode) {
+    REAL(int, "mkdirat", int, const char *, mode_t);
+    seen_at(folder, path);
+    return real(folder, path, mode);
 }
 
 int mkdir(const char *path, mode_t mode) {
@@ -110,4 +133,15 @@ int open64(const char *path, int flags, ...) {
     va_end(rest);
     if (flags & (O_CREAT | O_TRUNC)) seen(path);
     return real(path, flags, mode);
+}
+
+int openat64(int folder, const char *path, int flags, ...) {
+    static int (*real)(int, const char *, int, ...);
+    if (!real) real = dlsym(RTLD_NEXT, "openat64");
+    va_list rest;
+    va_start(rest, flags);
+    mode_t mode = flags & O_CREAT ? va_arg(rest, mode_t) : 0;
+    va_end(rest);
+    if (flags & (O_CREAT | O_TRUNC)) seen_at(folder, path);
+    return real(folder, path, flags, mode);
 }

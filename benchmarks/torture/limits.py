@@ -3,7 +3,8 @@
     python -m benchmarks.torture.limits [--limits NAME ...] [--record FILE]
 
 Limits are set for the processes of the command alone: sizes of files, numbers of open files, address space; a full
-disk is a small tmpfs, and a folder that cannot be written to one that is read-only, which needs the right to mount.
+disk is a small tmpfs, a folder that cannot be written to one that is read-only, and there is little shared memory where
+/dev/shm is a small one, for the command alone: these need the right to mount.
 What is refused before any work ends with exit code 2, all else with 1.
 """
 
@@ -58,6 +59,7 @@ class Limit:
     says: str
     set_limits: Callable[[], None] = lambda: None
     around: Callable[[Path], Any] = nothing
+    prefix: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
     code: int = 1
 
@@ -67,14 +69,27 @@ def limit(what: int, value: int) -> Callable[[], None]:
     return lambda: resource.setrlimit(what, (value, value))
 
 
+def shared_memory(size: str) -> tuple[str, ...]:
+    """Return what starts a command with a /dev/shm of that size, which no other process sees."""
+    return ("unshare", "--mount", "sh", "-c", f'mount -t tmpfs -o size={size} tmpfs /dev/shm && exec "$@"', "sh")
+
+
+WIDE = ("engine=pool", "model.widths=[64,256,512]")
+
 LIMITS = {
     "file size": Limit("ulimit -f", limit(resource.RLIMIT_FSIZE, 40_000)),
     "open files": Limit("ulimit -n", limit(resource.RLIMIT_NOFILE, 24), words=("engine=pool",)),
+    "few open files": Limit("ulimit -n", limit(resource.RLIMIT_NOFILE, 16), words=("engine=pool",)),
+    "shared memory of 4 MB": Limit("--shm-size=", prefix=shared_memory("4m"), words=WIDE),
+    "shared memory of 64 MB": Limit(
+        "--shm-size=", prefix=shared_memory("64m"), words=("engine=pool", "model.widths=[64,1024,1024]", "rounds=1")
+    ),
     "memory": Limit("memory", limit(resource.RLIMIT_AS, 3 << 30), words=("model.widths=[2048,4096]",)),
     "memory of workers": Limit(
         "memory", limit(resource.RLIMIT_AS, 3 << 30), words=("model.widths=[2048,4096]", "engine=pool")
     ),
     "disk": Limit("make room on that disk", around=disk("size=300k", "size=64m")),
+    "disk of workers": Limit("make room on that disk", around=disk("size=300k", "size=64m"), words=("engine=pool",)),
     "read-only folder": Limit("Read-only file system", around=disk("ro", "rw"), code=2),
 }
 
@@ -89,7 +104,7 @@ def torture(name: str, folder: Path) -> dict[str, Any]:
     with chosen.around(place):
         began = time.perf_counter()
         failed = subprocess.run(
-            [*command, "run", *words, "--out", str(out)],
+            [*chosen.prefix, *command, "run", *words, "--out", str(out)],
             preexec_fn=chosen.set_limits, capture_output=True, text=True, check=False,
         )  # fmt: skip
         seconds = time.perf_counter() - began

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import torch
 from PIL import Image
 from safetensors.torch import save
@@ -28,12 +30,13 @@ from feddecorr.data.formats.archives import collect
 from feddecorr.data.formats.idx import read_idx, write_idx
 from feddecorr.data.formats.pickles import load_pickle
 from feddecorr.data.formats.pictures import decode
+from feddecorr.data.hugging_face import HuggingFace
 from feddecorr.data.npz import Npz
 from feddecorr.data.table_file import TableFile
 from feddecorr.errors import UserError
 from feddecorr.federation import Simulation, Task
 from feddecorr.messages import Broadcast, Update
-from feddecorr.models.first_weights import read_weights
+from feddecorr.models.first_weights import read_weights, weights_digest
 from feddecorr.partition.split_file import read_split
 from feddecorr.report.runs_page import write_report
 from feddecorr.runs.directory import RunDirectory
@@ -159,8 +162,11 @@ def _own_arrays(_: Path) -> Reader:
 def _weights(_: Path) -> Reader:
     stream = io.BytesIO()
     torch.save({"a": torch.ones(3, 4), "b": torch.zeros(2)}, stream)
+    old = io.BytesIO()
+    torch.save({"a": torch.ones(3, 4), "b": torch.zeros(2)}, old, _use_new_zipfile_serialization=False)
     tensors = save({"a": torch.ones(3, 4), "b": torch.zeros(2)}, {"round": "1"})
-    return Reader({"w.safetensors": tensors, "w.pt": stream.getvalue()}, _file(read_weights))
+    whole = {"w.safetensors": tensors, "w.pt": stream.getvalue(), "old.pt": old.getvalue()}
+    return Reader(whole, _file(lambda path: weights_digest(read_weights(path))))
 
 
 def _idx(_: Path) -> Reader:
@@ -204,7 +210,36 @@ def _pictures(_: Path) -> Reader:
         exif[0x0112] = 6
         Image.fromarray(np.arange(192, dtype=np.uint8).reshape(8, 8, 3)).save(stream, kind, exif=exif)
         whole[kind] = stream.getvalue()
+    deep = io.BytesIO()
+    Image.fromarray(np.arange(64, dtype=np.uint16).reshape(8, 8) * 1000).save(deep, "PNG")
+    whole |= {"deep PNG": deep.getvalue(), "PGM": b"P5 8 8 65535\n" + bytes(128)}
     return Reader(whole, lambda _, name, content: decode(name, content, size=8))
+
+
+def _hugging_face(folder: Path) -> Reader:
+    """Return a data set as Hugging Face's library keeps it: rows of pictures and labels."""
+    stream = io.BytesIO()
+    Image.fromarray(np.arange(64, dtype=np.uint8).reshape(8, 8)).save(stream, "PNG")
+    features = {"image": {"_type": "Image"}, "label": {"_type": "ClassLabel", "names": ["a", "b"]}}
+    note = {"huggingface": json.dumps({"info": {"features": features}})}
+    kinds = [("image", pa.struct([("bytes", pa.binary()), ("path", pa.string())])), ("label", pa.int64())]
+    rows = {"image": [{"bytes": stream.getvalue(), "path": None}] * 10, "label": [0, 1] * 5}
+    table = pa.table(rows, pa.schema(kinds, note))
+    parquet, arrow = io.BytesIO(), io.BytesIO()
+    pq.write_table(table, parquet)
+    with pa.ipc.new_stream(arrow, table.schema) as writer:
+        writer.write_table(table)
+    home = folder / "set"
+    home.mkdir()
+
+    def read(_: Path, name: str, content: bytes) -> object:
+        for file in home.iterdir():
+            file.unlink()
+        (home / name).write_bytes(content)
+        data = HuggingFace(path=home)
+        return data._decode(data._find())  # without the cache, which would know most of them
+
+    return Reader({"train.parquet": parquet.getvalue(), "train.arrow": arrow.getvalue()}, read)
 
 
 def _splits(_: Path) -> Reader:
@@ -245,6 +280,7 @@ READERS: dict[str, Callable[[Path], Reader]] = {
     "archives": _archives,
     "evidence": _evidence,
     "features": _features,
+    "hugging face": _hugging_face,
     "idx": _idx,
     "messages": _messages,
     "own arrays": _own_arrays,

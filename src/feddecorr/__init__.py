@@ -1,6 +1,16 @@
 """See and cure dimensional collapse in heterogeneous federated learning."""
 
-from __future__ import annotations
+import sys
+
+# `python -m feddecorr` looks for modules in the working directory first, which may be a stranger's. So it is left out
+# here, before any other import (`from __future__` is one, too), unless this very package lies in it.
+if (
+    sys.argv[:1] == ["-m"]
+    and sys.orig_argv[-len(sys.argv)].removeprefix("-m") == __name__
+    and not sys.flags.safe_path
+    and sys.path[0] != __path__[0][: -len(__name__) - 1]
+):
+    del sys.path[0]
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

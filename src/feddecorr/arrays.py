@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 import zipfile
 from collections.abc import Iterator
@@ -11,13 +12,8 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from feddecorr.bounds import Allowance
 from feddecorr.errors import UserError
-
-PACKED = 100
-"""So many times its own size may a file unpack to: images and features do so 2 to 20 times, mere zeros 1000 times."""
-
-ALWAYS = 64 << 20
-"""Bytes that any file may unpack to."""
 
 CHUNK = 1 << 20
 
@@ -37,32 +33,29 @@ def read_npz(path: Path) -> dict[str, Array]:
 
 
 def _arrays(path: Path) -> Iterator[tuple[str, Array]]:
-    left = max(ALWAYS, PACKED * path.stat().st_size)
+    allowance = Allowance(path.stat().st_size)
     with zipfile.ZipFile(path) as archive:
         for name in archive.namelist():
             with archive.open(name) as stream:
-                array = _array(stream, left)
-            left -= array.nbytes
-            yield name.removesuffix(".npy"), array
+                yield name.removesuffix(".npy"), _array(stream, allowance)
 
 
-def _array(stream: IO[bytes], limit: int) -> Array:
-    """Return the array of one member: what its header says has to follow, and no more than the limit."""
+def _array(stream: IO[bytes], allowance: Allowance) -> Array:
+    """Return the array of one member: what its header says has to follow, and no more than is allowed."""
     version = np.lib.format.read_magic(stream)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, columns_first, dtype = read(stream)
     if dtype.hasobject:
         raise ValueError("it holds Python objects")
     size = math.prod(shape) * dtype.itemsize
-    if size > limit:
-        raise UserError(f"refused, for it unpacks to more than {PACKED} times its own size ({size:,} bytes and more)")
+    allowance.take(size)
     content = read_at_most(stream, size + 1)
     if len(content) != size:
         raise ValueError(f"{len(content):,} bytes where the shape {shape} says {size:,}")
     return np.frombuffer(content, dtype).reshape(shape, order="F" if columns_first else "C")
 
 
-def read_at_most(stream: IO[bytes], limit: int) -> bytearray:
+def read_at_most(stream: IO[bytes] | io.BufferedIOBase, limit: int) -> bytearray:
     """Return what a stream holds, up to the limit; memory grows with what has come, not with what was announced."""
     content = bytearray()
     while len(content) < limit and (chunk := stream.read(min(CHUNK, limit - len(content)))):

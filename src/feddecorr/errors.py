@@ -35,6 +35,11 @@ SHORT_OF: dict[int, str] = {
 """What a machine can run out of, and what helps: none of it is the user's mistake."""
 
 
+def too_many_files(error: Exception) -> str:
+    """Say that a file could not be handed to another process: what is raised then has many forms, and one cause."""
+    return f"{error} ({SHORT_OF[errno.EMFILE]})"
+
+
 def explain_refusal(error: OSError) -> str:
     """Say what the system refused, of which file, and what helps."""
     said = error.strerror or str(error)

@@ -17,12 +17,14 @@ from pydantic import PositiveFloat, PositiveInt
 from torch import Tensor, nn
 
 from feddecorr.data.dataset import Images, Standardize
+from feddecorr.errors import UserError
 from feddecorr.grouping import Together, choose
 from feddecorr.messages import RoundInfo, Server
 from feddecorr.models.placement import prepare
 from feddecorr.partition import Parts
 from feddecorr.partition.label_counts import LabelCounts
 from feddecorr.randomness import seeded
+from feddecorr.representation import capture_representations
 from feddecorr.settings.kinds import Kind
 from feddecorr.settings.trust import Trust
 from feddecorr.states import state_dict_names
@@ -44,6 +46,11 @@ class Task:
     mean: tuple[float, ...]
     std: tuple[float, ...]
 
+    def __post_init__(self) -> None:
+        """Refuse what cannot be learned; a single client may well hold a single class."""
+        if len(self.classes) < 2:
+            raise UserError(f"there is nothing to tell apart: the only class is '{''.join(self.classes)}'")
+
     @cached_property
     def normalize(self) -> Standardize:
         """What turns pixels into the network's input."""
@@ -53,6 +60,14 @@ class Task:
     def together(self) -> Together:
         """How many clients train side by side; an experiment that asks for what cannot be is refused."""
         return choose(self.experiment, self.shape, self.build_model)
+
+    @cached_property
+    def width(self) -> int:
+        """The number of features in a representation."""
+        model = self.build_model().eval()
+        with torch.no_grad(), capture_representations(model) as seen:
+            model(self.normalize(torch.zeros(1, *self.shape[1:], self.shape[0]).to(self.experiment.training.device)))
+        return seen.z.shape[1]
 
     def groups(self, clients: Sequence[int]) -> list[Sequence[int]]:
         """Return the clients of a round in groups that train side by side: the same, whoever runs them."""
@@ -156,6 +171,11 @@ class Shards:
         digest.update(self.order.numpy().tobytes())
         return digest.hexdigest()
 
+    @property
+    def nbytes(self) -> int:
+        """How much memory they take."""
+        return sum(each.nbytes for each in (self.images.pixels, self.images.labels, self.order, self.bounds))
+
     def share(self) -> None:
         """Move to shared memory, where worker processes see everything without a copy."""
         self.images.share()
@@ -196,7 +216,7 @@ class Federation:
 
     def info(self, number: int) -> RoundInfo:
         """Return what the server's hooks are told in a round."""
-        return RoundInfo(number, self.experiment.seed, self.roster.sizes)
+        return RoundInfo(number, self.experiment.seed, self.roster.sizes, self.experiment.rate)
 
     def start(self) -> Server:
         """Return the server before the first round."""
@@ -239,8 +259,11 @@ class Simulation:
         experiment = experiment.pinned(dataset.sha256)
         labels = dataset.train.labels.numpy()
         parts = experiment.partition.split(labels, clients=experiment.clients, seed=experiment.seed)
+        train = dataset.train
+        for transform in experiment.transforms.values():
+            train = replace(train, labels=transform.labels(train.labels, parts, len(dataset.classes)))
         self.dataset = dataset
-        self.shards = Shards.of(dataset.train, parts)
+        self.shards = Shards.of(train, parts)
         self.labels = LabelCounts.of(parts, labels, len(dataset.classes))
         self.federation = Federation(
             task=Task(experiment, dataset.shape, dataset.classes, dataset.mean, dataset.std),
@@ -261,10 +284,10 @@ class Simulation:
         return self._with(self.task.experiment.settled(precision))
 
     def apart(self) -> Simulation:
-        """Return the same simulation, in which every client sends an update of its own."""
+        """Return the same simulation, in which every client sends what it trained, as it is."""
         experiment = self.task.experiment
         training = experiment.training.model_copy(update={"merge": False})
-        return self._with(experiment.model_copy(update={"training": training}))
+        return self._with(experiment.model_copy(update={"training": training, "transforms": {}}))
 
     def _with(self, experiment: Experiment) -> Simulation:
         same = copy.copy(self)

@@ -2,122 +2,120 @@
 
 from __future__ import annotations
 
-import math
+import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
-from feddecorr.collapse.shared_evidence import Evidence
+from feddecorr.checks import check_fields, printable, shown
 from feddecorr.errors import RunError, UserError
-from feddecorr.messages import Broadcast, Failure, Update
-from feddecorr.states import State, is_laid_out, lay_out, misfits, not_finite
+from feddecorr.messages import Failure, Update
+from feddecorr.states import State, is_laid_out, lay_out
+from feddecorr.validation import FIELDS, Expected
 
 Missing = Literal["fail", "continue"]
+
+PLACE = {name: FIELDS["Update"][name] for name in ("round", "client", "beside")}
+"""What says whose update it is, and of which round."""
+
+LONGEST_TRACE = 10_000
+"""Characters of a client's traceback that are shown."""
+
+STANDS_OUT = 1000
+"""A client whose largest weight is so many times the median of all clients' is named when the server ends infinite."""
 
 
 class Intake:
     """Takes the updates of one round, and remembers whose are missing and why, and what clients remarked.
 
-    An update counts if its client was asked for it in this round, has not sent one yet, and what it sent has the
-    names, shapes and types of what was sent to it, all of it finite. Where they are `merged`, one may be the mean of
-    several clients'. Under `fail`, anything else ends the run; under `continue`, the round goes on as long as `minimum`
-    clients are left.
+    An update counts if its client was asked for it in this round, has not sent one yet, and if every field is as
+    `Expected` says. Where they are `merged`, one may be the mean of several clients'. Under `fail`, anything else ends
+    the run; under `continue`, the round goes on as long as `minimum` clients are left. Reasons are short and printable,
+    whatever a client put into them.
     """
 
     def __init__(
-        self,
-        broadcast: Broadcast,
-        asked: Sequence[int],
-        *,
-        extra: State,
-        missing: Missing,
-        minimum: int,
-        merged: bool = False,
+        self, expected: Expected, asked: Sequence[int], *, missing: Missing, minimum: int, merged: bool = False
     ) -> None:
         self.missing: dict[int, str] = {}
         self.notes: dict[int, str] = {}
-        self._broadcast = broadcast
+        self._expected = expected
+        self._round = expected.broadcast.round
         self._asked = dict.fromkeys(asked)
-        self._expected = {"weights": broadcast.weights, "buffers": broadcast.buffers, "extra": extra}
         self._policy = missing
         self._minimum = minimum
         self._merged = merged
-        self._taken: set[int] = set()
+        self._taken: dict[int, float] = {}  # with the largest number that each sent
 
     def take(self, answers: Iterable[Update | Failure]) -> Iterator[Update]:
         """Yield the updates that count, as they come; at the end, refuse a round with too few."""
         for answer in answers:
             if isinstance(answer, Failure):
-                self._miss(answer.client, answer.cause, answer.trace)
-            elif problem := self._problem(answer):
-                for client in answer.clients if self._merged else [answer.client]:
-                    self._miss(client, problem)
-            else:
-                self._taken.update(answer.clients)
-                if answer.note:
-                    self.notes[answer.client] = answer.note
-                yield self._laid_out(answer)
+                self._miss([answer.client], answer.cause, answer.trace)
+                continue
+            try:
+                self._check(answer)
+            except UserError as error:
+                self._miss(answer.clients if self._merged else [answer.client], str(error))
+                continue
+            if answer.note:
+                self.notes[answer.client] = answer.note
+            yield self._laid_out(answer)
         for client in self._asked:
             if client not in self._taken and client not in self.missing:
-                self._miss(client, "it sent nothing")
+                self._miss([client], "it sent nothing")
         if len(self._taken) < self._minimum:
             raise RunError(
-                f"round {self._broadcast.round} has {len(self._taken)} updates of the {len(self._asked)} clients that "
-                f"were asked, fewer than minimum_clients={self._minimum} ({self._reasons()})"
+                f"round {self._round} has {len(self._taken)} updates of the {len(self._asked)} clients that were "
+                f"asked, fewer than minimum_clients={self._minimum} ({self._reasons()})"
             )
 
-    def _miss(self, client: int, cause: str, trace: str = "") -> None:
-        if self._policy == "fail":
-            message = f"client {client} failed in round {self._broadcast.round}: {cause}"
-            raise RunError(message) from (RuntimeError(f"in the client:\n{trace}") if trace else None)
-        if client in self._asked and client not in self._taken:  # strangers and repetitions are no loss
-            self.missing[client] = cause
+    def outlier(self) -> str:
+        """Return a sentence about the client that stands out by the size of its weights; nothing if none does."""
+        client = max(self._taken, key=self._taken.__getitem__, default=None)
+        middle = statistics.median(self._taken.values()) if self._taken else 0.0
+        if client is None or self._taken[client] <= STANDS_OUT * max(1.0, middle):
+            return ""
+        return (
+            f"client {client} sent weights of up to {self._taken[client]:.3g}, where others have {middle:.3g}: "
+            "transforms=clip or median holds against that"
+        )
 
-    def _problem(self, update: Update) -> str | None:
-        """Return why the update does not count."""
-        return self._misplaced(update) or self._misfit(update)
-
-    def _misplaced(self, update: Update) -> str | None:
-        if update.round != self._broadcast.round:
-            return f"its update is for round {update.round}"
+    def _check(self, update: Update) -> None:
+        """Refuse an update that does not count."""
+        check_fields(update, PLACE)
+        clients = set(update.clients)
+        if update.round != self._round:
+            raise UserError(f"its update is for round {update.round}")
         if update.beside and not self._merged:
-            return "its update is for others, too"
-        if not self._asked.keys() >= set(update.clients):
-            return "it was not asked for an update"
-        if self._taken & set(update.clients):
-            return "it sent a second update"
-        return None
+            raise UserError("its update is for others, too")
+        if not self._asked.keys() >= clients or len(clients) <= len(update.beside):
+            raise UserError("it was not asked for an update")
+        if self._taken.keys() & clients:
+            raise UserError("it sent a second update")
+        self._taken |= dict.fromkeys(clients, self._expected.check(update))
+        for client in clients & self.missing.keys():  # what was refused before in its name does not matter any more
+            del self.missing[client]
 
-    def _misfit(self, update: Update) -> str | None:
-        if update.examples < 1 or not 0 < update.amount < math.inf:
-            return f"it trained on {update.examples} examples, by an amount of {update.amount}"
-        if not all(map(math.isfinite, update.metrics.values())):
-            return f"the terms of its objective are {update.metrics}"
-        for section, expected in self._expected.items():
-            state: State = getattr(update, section)
-            if not state and not expected:
-                continue
-            if problems := misfits(state, expected, types=True):
-                return f"its {section} do not fit ({'; '.join(problems)})"
-            if wrong := not_finite(state):
-                return f"its {section} hold NaN or infinity (in {wrong[0]}); lower training.lr"
-        return _doubt(update)
+    def _miss(self, clients: Sequence[int], cause: str, trace: str = "") -> None:
+        why = printable(cause)
+        for client in clients:
+            if self._policy == "fail":
+                told = RuntimeError(f"in the client:\n{_lines(trace)}") if trace else None
+                raise RunError(f"client {shown(client)} failed in round {self._round}: {why}") from told
+            if type(client) is int and client in self._asked and client not in self._taken:  # else it is no loss
+                self.missing[client] = why
 
     def _laid_out(self, update: Update) -> Update:
-        sent: dict[str, State] = {name: getattr(update, name) for name in self._expected}
-        if all(is_laid_out(state, self._expected[name]) for name, state in sent.items()):
+        sent: dict[str, State] = {name: getattr(update, name) for name in self._expected.states}
+        if all(is_laid_out(state, self._expected.states[name]) for name, state in sent.items()):
             return update
-        sections = {name: lay_out(state, self._expected[name]) for name, state in sent.items()}
+        sections = {name: lay_out(state, self._expected.states[name]) for name, state in sent.items()}
         return Update(**{**vars(update), **sections})
 
     def _reasons(self) -> str:
         return "; ".join(f"client {client}: {cause}" for client, cause in self.missing.items()) or "nobody failed"
 
 
-def _doubt(update: Update) -> str | None:
-    """Return why what the client found out about its model cannot be."""
-    try:
-        if update.evidence:
-            Evidence.from_state(update.evidence)
-    except UserError as error:
-        return f"its evidence was refused: {error}"
-    return None
+def _lines(trace: str) -> str:
+    """Return the end of a traceback, which tells the most, line by line."""
+    return "\n".join(printable(line) if line.strip() else "" for line in trace[-LONGEST_TRACE:].split("\n"))

@@ -86,12 +86,18 @@ class Failure:
 class RoundInfo:
     """What the server's hooks are told by name: the round, the run's seed, and every client's number of examples.
 
-    Before the first round, `round` is 0.
+    Before the first round, `round` is 0. `rate` is the share of the clients that a round draws, perhaps on average.
     """
 
     round: int
     seed: int
     sizes: NDArray[np.int64]
+    rate: float = 1.0
+
+    @property
+    def cohort(self) -> int:
+        """The number of clients that a round draws, perhaps on average."""
+        return round(self.rate * len(self.sizes))
 
     @property
     def examples(self) -> int:

@@ -8,12 +8,19 @@ from collections.abc import Iterable, Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
+from feddecorr.checks import LARGEST, LONGEST_NAME, is_plain, printable
 from feddecorr.errors import UserError
 
 State = dict[str, Tensor]
 """Tensors by name."""
 
 SHOWN = 5
+
+NEVER_NEGATIVE = ("running_var", "num_batches_tracked")
+"""BatchNorm's variances, of which a root is taken, and its counters."""
+
+GROWTH = 1e12
+"""How much further than before a whole number may be from zero: so it never overflows, however long a run is."""
 
 WIDE = {torch.float16: torch.float32, torch.bfloat16: torch.float32}
 
@@ -91,8 +98,8 @@ def copy_into(targets: Iterable[Tensor], sources: Iterable[Tensor]) -> None:
 
 
 def is_laid_out(state: State, like: Mapping[str, Tensor]) -> bool:
-    """Tell whether each tensor is in the memory format of its namesake."""
-    return all(tensor.stride() == like[name].stride() for name, tensor in state.items())
+    """Tell whether each tensor is in the memory format of its namesake, and on no graph."""
+    return all(tensor.stride() == like[name].stride() and not tensor.requires_grad for name, tensor in state.items())
 
 
 def lay_out(state: State, like: Mapping[str, Tensor]) -> State:
@@ -101,8 +108,8 @@ def lay_out(state: State, like: Mapping[str, Tensor]) -> State:
     Sums over a tensor depend on that in their last bits; files and messages do not keep it.
     """
     return {
-        name: tensor if tensor.stride() == like[name].stride() else torch.empty_like(like[name]).copy_(tensor)
-        for name, tensor in state.items()
+        name: each if each.stride() == like[name].stride() else torch.empty_like(like[name]).copy_(each)
+        for name, each in ((name, tensor.detach()) for name, tensor in state.items())
     }
 
 
@@ -128,8 +135,16 @@ def load_into(model: nn.Module, state: Mapping[str, Tensor]) -> None:
     copy_into(mine.values(), (state[name] for name in mine))
 
 
-def misfits(state: Mapping[str, Tensor], expected: Mapping[str, Tensor], *, types: bool = False) -> list[str]:
-    """Return in which ways names and shapes, and if asked also types, are not the expected ones."""
+def misfits(
+    state: Mapping[str, Tensor], expected: Mapping[str, Tensor], *, types: bool = False, strict: bool = False
+) -> list[str]:
+    """Return in which ways names and shapes, and if asked also types, are not the expected ones.
+
+    Strictly, types count, too, and whatever is no plain tensor (sparse, nested, without numbers) is told first.
+    """
+    types = types or strict
+    if strict and (strange := [name for name, tensor in state.items() if not is_plain(tensor)]):
+        return [f"no plain tensors: {_few(strange)}"]
     if state.keys() == expected.keys() and all(
         tensor.shape == expected[name].shape and not (types and tensor.dtype != expected[name].dtype)
         for name, tensor in state.items()
@@ -162,5 +177,44 @@ def not_finite(state: Mapping[str, Tensor]) -> list[str]:
     return [name for name, tensor in state.items() if not bool(tensor.isfinite().all())]
 
 
+def magnitudes(section: str, state: State, like: Mapping[str, Tensor]) -> float:
+    """Return the largest number of a state that fits another, or refuse what would end a sum, a square or a root.
+
+    Numbers are finite and no larger than `LARGEST`, but for whole numbers that grew by no more than `GROWTH`;
+    variances and counters are not negative.
+    """
+    largest = 0.0
+    for name, tensor in state.items():
+        if tensor.numel() == 0:
+            continue
+        least, most = torch.aminmax(_row(tensor))
+        low, high = least.item(), most.item()
+        if not -LARGEST <= low <= high <= LARGEST and not _is_counted(tensor, like[name], max(-low, high)):
+            raise UserError(_out_of_bounds(section, name, low, high))
+        if low < 0 and name.endswith(NEVER_NEGATIVE):
+            raise UserError(f"its {section} hold {low:.3g} (in {name}), which is never negative")
+        largest = max(largest, -low, high)
+    return largest
+
+
+def _is_counted(tensor: Tensor, like: Tensor, largest: float) -> bool:
+    """Tell whether it holds whole numbers that may have been counted from those of the other."""
+    return not tensor.is_floating_point() and largest <= GROWTH + float(like.abs().max())
+
+
+def _out_of_bounds(section: str, name: str, low: float, high: float) -> str:
+    if math.isfinite(low) and math.isfinite(high):
+        return f"its {section} hold {max(low, high, key=abs):.3g} (in {name}), beyond {LARGEST:g}; lower training.lr"
+    return f"its {section} hold NaN or infinity (in {name}); lower training.lr"
+
+
+def _row(tensor: Tensor) -> Tensor:
+    """Return the same numbers as they lie in memory, where that is known: a pass in another order is a copy first."""
+    if tensor.ndim == 4 and not tensor.is_contiguous():
+        return tensor.permute(0, 2, 3, 1)  # as channels last are
+    return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
+
+
 def _few(names: Sequence[str]) -> str:
-    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+    few = ", ".join(printable(str(name), LONGEST_NAME) for name in names[:SHOWN])
+    return few + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")

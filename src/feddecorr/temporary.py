@@ -6,14 +6,14 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from multiprocessing import util
 from pathlib import Path
 
-from filelock import FileLock, Timeout
+from feddecorr.errors import UserError
+from feddecorr.inner_paths import PASSING, InnerPath
 
-PREFIX = "feddecorr-tmp-"
 LOCK = ".lock"
 
 AT_LAST = -1000
@@ -27,11 +27,6 @@ def temporary_folder() -> Iterator[Path]:
         yield Path(folder)
 
 
-def passes(path: Path) -> bool:
-    """Tell whether a file is in a temporary folder, of this process or of another: it need not survive anything."""
-    return str(path).startswith(f"{tempfile.gettempdir()}{os.sep}{PREFIX}")
-
-
 def own_folder() -> Path:
     """Return the folder of this process, in which all others are."""
     return _folder_of(os.getpid())
@@ -42,14 +37,14 @@ def _folder_of(_process: int) -> Path:
     """Make the folder, and hold its lock for as long as the process lives; sweep first."""
     _sweep()
     while True:
-        folder = Path(tempfile.mkdtemp(prefix=PREFIX))
-        lock = FileLock(folder / LOCK)
-        lock.acquire()
-        if (folder / LOCK).exists():  # else another process swept it away before it was locked
+        folder, stack = Path(tempfile.mkdtemp(prefix=PASSING)), ExitStack()
+        is_there = stack.enter_context((InnerPath(folder) / LOCK).held())
+        if is_there():  # else another process swept it away before it was locked
             break
+        stack.close()
 
     def remove() -> None:
-        lock.release()
+        stack.close()
         shutil.rmtree(folder, ignore_errors=True)
 
     util.Finalize(None, remove, exitpriority=AT_LAST)
@@ -58,11 +53,13 @@ def _folder_of(_process: int) -> Path:
 
 def _sweep() -> None:
     """Remove folders whose process is gone: nobody holds their lock any more."""
-    for lock in Path(tempfile.gettempdir()).glob(f"{PREFIX}*/{LOCK}"):
+    for folder in Path(tempfile.gettempdir()).glob(f"{PASSING}*"):
         try:
-            if lock.parent.is_symlink() or (os.name == "posix" and lock.stat().st_uid != os.getuid()):
+            if folder.is_symlink() or folder.lstat().st_uid != os.getuid():
                 continue
-            with FileLock(lock, timeout=0):
-                shutil.rmtree(lock.parent)
-        except (OSError, Timeout):  # its process lives, or another one is sweeping, too
+            if not (InnerPath(folder) / LOCK).exists():  # it is just being made
+                continue
+            with (InnerPath(folder) / LOCK).held():
+                shutil.rmtree(folder)
+        except (OSError, UserError):  # its process lives, or another one is sweeping, too
             continue

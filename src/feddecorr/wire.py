@@ -5,19 +5,22 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import fields
-from functools import cache
 from typing import Any, TypeVar, get_type_hints
 
-from pydantic import TypeAdapter, ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 
+from feddecorr.checks import check_fields
 from feddecorr.errors import UserError
 from feddecorr.messages import Broadcast, Failure, Update
 from feddecorr.states import State
+from feddecorr.validation import FIELDS
 
 NOTE = "feddecorr"
 """The key of the header under which a message says what it is and what is in it beside tensors."""
+
+MOST_TENSORS = 1 << 16
+"""Tensors in a message."""
 
 Message = TypeVar("Message", bound=Broadcast | Update | Failure)
 
@@ -30,20 +33,17 @@ def to_bytes(message: Broadcast | Update | Failure) -> bytes:
 
 
 def from_bytes(kind: type[Message], content: bytes) -> Message:
-    """Return the message of that kind, or refuse what is none."""
+    """Return the message of that kind, or refuse what is none; what it says is checked, and its tensors are not."""
     states, note = unpack(content)
     if note.pop("kind", None) != kind.__name__:
         raise UserError(f"this is no {kind.__name__.lower()}")
-    hints = get_type_hints(kind)
-    known = {name: hints[name] for name in hints if name not in _states(kind)}
-    if note.keys() != known.keys() or not states.keys() <= _states(kind):
-        raise UserError(f"a {kind.__name__.lower()} holds {', '.join(hints)}, not {', '.join([*states, *note])}")
-    try:
-        plain = {name: _check(hint).validate_python(note[name], strict=True) for name, hint in known.items()}
-    except ValidationError as error:
-        raise UserError(f"this {kind.__name__.lower()} cannot be read: {error.errors()[0]['msg']}") from error
-    found: dict[str, Any] = {**plain, **{name: states.get(name, {}) for name in _states(kind)}}
-    return kind(**found)
+    names, tensors = {field.name for field in fields(kind)}, _states(kind)
+    if note.keys() != names - tensors or not states.keys() <= tensors:
+        raise UserError(f"a {kind.__name__.lower()} holds {', '.join(sorted(names))}, and nothing else")
+    found: dict[str, Any] = {**note, **{name: states.get(name, {}) for name in tensors}}
+    message = kind(**found)
+    check_fields(message, FIELDS[kind.__name__])
+    return message
 
 
 def pack(states: Mapping[str, State], note: Mapping[str, Any]) -> bytes:
@@ -57,9 +57,12 @@ def unpack(content: bytes) -> tuple[dict[str, State], dict[str, Any]]:
     """Return what was packed; states that were empty are not there."""
     try:
         size = int.from_bytes(content[:8], "little")
-        note = json.loads(json.loads(content[8 : 8 + size])["__metadata__"][NOTE])
+        header = json.loads(content[8 : 8 + size])
+        note = json.loads(header["__metadata__"][NOTE])
+        if len(header) > MOST_TENSORS:
+            raise UserError(f"it has {len(header)} tensors, more than the {MOST_TENSORS} that are taken")
         flat = load(content)
-    except (SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:
+    except (SafetensorError, ValueError, LookupError, TypeError, RecursionError, OverflowError) as error:
         raise UserError(f"this is no message that can be read: {error}") from error
     if not isinstance(note, dict):
         raise UserError(f"the note of a message is a table, not {type(note).__name__}")
@@ -68,12 +71,6 @@ def unpack(content: bytes) -> tuple[dict[str, State], dict[str, Any]]:
         section, _, name = path.partition("/")
         states.setdefault(section, {})[name] = tensor
     return states, note
-
-
-@cache
-def _check(hint: Any) -> TypeAdapter[Any]:
-    """Return what checks values of a type; it takes milliseconds to make."""
-    return TypeAdapter(hint)
 
 
 def _states(kind: type[Any]) -> set[str]:

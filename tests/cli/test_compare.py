@@ -5,6 +5,7 @@ from command_line import CommandLine
 from small import small
 
 from feddecorr.runs.pipeline import run
+from feddecorr.studies.summary import STATISTICS
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +30,7 @@ def test_pairs_are_compared_seed_by_seed_for_every_statistic(feddecorr: CommandL
     last = found[0]["statistics"]["last"]
     assert (last["seeds"], last["method"]) == (3, "t")
     assert last["low"] <= last["mean"] <= last["high"]
-    assert found[0]["statistics"].keys() == {"last", "last_ten", "best"}
+    assert found[0]["statistics"].keys() == {"last", "last_ten", "best", "transient"}
     assert found[0]["statistics"]["last_ten"]["mean"] is None
 
 
@@ -38,7 +39,7 @@ def test_the_table_names_the_interval(feddecorr: CommandLine, runs: Path) -> Non
     headings, *rows = outcome.out.splitlines()
     assert headings.split("  ")[0] == "method"
     assert "95 % interval (t)" in headings
-    assert len(rows) == 6
+    assert len(rows) == 2 * len(STATISTICS)
     assert "of 3" in rows[0]
 
 

@@ -20,7 +20,8 @@ NOT_RUN = {
             " --node-config client=1",
             "feddecorr flower run apps/digits lab",
             "flower-superlink --host 127.0.0.1 --port 8443 --ssl-ca-certfile ca.crt --ssl-certfile server.crt"
-            " --ssl-keyfile server.key --enable-supernode-auth --disable-runtime-dependency-installation",
+            " --ssl-keyfile server.key --enable-supernode-auth --database superlink.db"
+            " --disable-runtime-dependency-installation",
             "flwr supernode register node0.pub lab",
             "flower-supernode --superlink 127.0.0.1:8443 --root-certificates ca.crt --auth-supernode-private-key node0"
             " --host 127.0.0.1 --port 9094 --node-config client=0",
@@ -47,6 +48,7 @@ NOT_RUN = {
 """Commands of blocks that are not run."""
 
 ONLY_PARSED = {
+    "python -m benchmarks.flower_deployment": "takes at least four runs on SuperNodes",
     "python -m benchmarks.hostile_clients": "takes at least 28 runs",
     "python -m benchmarks.loss_cost": "takes at least 24 steps of MobileNetV2 with 64 images",
     "python -m benchmarks.methods_accuracy": "takes at least a full round of each of its 19 contestants",

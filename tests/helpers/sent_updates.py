@@ -40,6 +40,12 @@ def apply(transform: Transform, updates: Sequence[Update]) -> list[Update]:
     return list(transform(updates, Broadcast(1, START, BUFFERS, {}), RoundInfo(1, 0, SIZES)))
 
 
+def attacked(attack: Transform, updates: Sequence[Update]) -> list[Update]:
+    """Return what is sent in place of the updates of round 1."""
+    answers = attack.collude(updates, Broadcast(1, START, BUFFERS, {}), RoundInfo(1, 0, SIZES))
+    return [answer for answer in answers if isinstance(answer, Update)]
+
+
 def flat(state: State) -> torch.Tensor:
     """Return all numbers of a state as one vector."""
     return torch.cat([tensor.flatten().double() for tensor in state.values()])

@@ -6,9 +6,13 @@ from pathlib import Path
 import pytest
 from benchmarks.report_opening import DRAWN, make_runs
 from faultless_page import faultless_page
+from hostile import HOSTILE
 from playwright.sync_api import Browser, Page
 from small import small
 
+from feddecorr.escaping import one_line
+from feddecorr.report import figures
+from feddecorr.report.page import Section, write_page
 from feddecorr.report.runs_page import write_report
 from feddecorr.runs.pipeline import run
 
@@ -107,3 +111,21 @@ def test_it_is_dark_when_the_system_is_and_follows_when_that_changes(opened: Pag
     paper, ink = _brightness(opened)
     assert paper > 180
     assert ink < 60
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_a_name_is_drawn_as_it_is_and_is_no_link(browser: Browser, tmp_path: Path, text: str) -> None:
+    """As a line's name, as a class along an axis, and in a table."""
+    figure = figures.bands({text: ([1, 2], [0.0, 1.0], [0.1, 0.1]), "other": ([1, 2], [1.0, 0.0], [0, 0])}, "x", "y")
+    shades = figures.heatmap([[1.0, 2.0]], ("class", [text, "other"]), ("y", ["row"]))
+    rows = [Section("Figures", text, figures={"lines": figure, "shades": shades}), Section(text, "", headings=[text])]
+    write_page(tmp_path / "page.html", text, text, rows, switches=[text, "other"])
+    with faultless_page(browser, offline=True) as page:
+        page.goto((tmp_path / "page.html").as_uri())
+        page.wait_for_function("document.querySelectorAll('.main-svg').length > 2")
+        assert page.locator("svg a, main a").count() == 0
+        drawn = [each.replace("\xa0", " ") for each in page.locator(".legendtext, .xtick text").all_text_contents()]
+        shown = " ".join(one_line(text).split())
+        assert [" ".join(each.split()) for each in drawn].count(shown) == 2
+        page.locator("fieldset input").first.uncheck()
+        assert page.locator(".scatterlayer .trace").count() == 1

@@ -121,3 +121,8 @@ def test_half_characters_are_refused_in_words(settings: dict[str, Any]) -> None:
     """As JSON can hold them, and commands that are not UTF-8."""
     with pytest.raises(UserError, match=r"\\ud"):
         Experiment.parse(settings)
+
+
+def test_the_draw_is_a_part_of_what_decides_the_bits_and_the_usual_one_has_the_address_it_had() -> None:
+    assert "sampling" not in small().identity()
+    assert small("sampling=fixed").digest() == small().digest() != small("sampling=poisson").digest()

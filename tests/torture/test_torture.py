@@ -48,6 +48,12 @@ def test_a_limit_of_file_sizes_ends_a_run_with_what_helps() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_no_message_of_a_client_ends_a_run() -> None:
+    """A few hundred of the ten thousand that the long form changes."""
+    done = start("messages", "--count", "120", "--seed", "1")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_a_removed_directory_ends_the_run_and_is_not_made_again(tmp_path: Path) -> None:
     records = run(small(), tmp_path / "run")
     next(records)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from importlib.metadata import version
 from typing import Annotated
@@ -97,4 +98,4 @@ def main() -> None:
     warnings.showwarning = _say_warning  # type: ignore[assignment]  # where and of which kind does not matter
     write_all_letters()
     with told_failures():
-        app()
+        sys.exit(app(standalone_mode=False))

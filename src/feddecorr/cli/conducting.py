@@ -12,6 +12,7 @@ import typer
 from feddecorr.cli.console import print_json, print_table, print_text, say
 from feddecorr.cli.study_progress import MeasuringLines, duration, follow_runs
 from feddecorr.errors import RunError
+from feddecorr.escaping import markdown_code
 
 if TYPE_CHECKING:
     from feddecorr.studies.status import Failure
@@ -121,7 +122,7 @@ def _draw(undertaking: Undertaking, study: Study, results: Sequence[Result]) -> 
     from feddecorr.studies.writing import Document  # noqa: PLC0415 - plotly is loaded when it is needed
 
     missing = sum(result.summary is None for result in results)
-    notes = [f"Made by `{undertaking.command(study)}` from {len(results)} runs."]
+    notes = [f"Made by {markdown_code(undertaking.command(study))} from {len(results)} runs."]
     if missing:
         notes.append(f"Mind: {missing} of them are missing.")
     findings = study.findings(results, undertaking.scale)

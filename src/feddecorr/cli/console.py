@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from feddecorr.errors import RunError
+from feddecorr.escaping import one_line, visible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -37,41 +38,44 @@ def messages() -> Console:
     """Return the console for progress and messages: standard error."""
     from rich.console import Console  # noqa: PLC0415 - not needed for --help or --json
 
-    return Console(stderr=True, highlight=False, soft_wrap=True)
+    return Console(stderr=True, highlight=False, soft_wrap=True, markup=False, emoji=False)
 
 
 def say(text: str) -> None:
     """Print a message for the person at the terminal."""
-    messages().print(text, markup=False)
+    messages().print(visible(text))
 
 
 def print_json(document: Any) -> None:
     """Print the one JSON document of a command."""
-    print_text(json.dumps(document, indent=2, allow_nan=False))
+    print_text(json.dumps(document, indent=2, allow_nan=False).replace("\x7f", "\\u007f"))
 
 
 def print_text(text: str) -> None:
     """Print a result as a line of text."""
     if sys.stdout is None:
         raise RunError("standard output is closed: there is nowhere to print the result")
-    sys.stdout.write(text + "\n")
+    sys.stdout.write(visible(text) + "\n")
 
 
 def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], title: str | None = None) -> None:
     """Print a result as a table: drawn in a terminal, plain aligned columns elsewhere."""
+    headings, rows = list(map(one_line, headings)), [list(map(one_line, row)) for row in rows]
     if sys.stdout is not None and sys.stdout.isatty():
         from rich.console import Console  # noqa: PLC0415 - plain output needs none
         from rich.table import Table  # noqa: PLC0415
         from rich.text import Text  # noqa: PLC0415
 
-        table = Table(*headings, title=title, title_justify="left")
+        table = Table(title=Text(one_line(title)) if title else None, title_justify="left")
+        for heading in headings:
+            table.add_column(Text(heading))
         for row in rows:
             table.add_row(*map(Text, row))
         Console().print(table)
         return
     widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
     if title:
-        print_text(title)
+        print_text(one_line(title))
     for row in (headings, *rows):
         print_text("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 

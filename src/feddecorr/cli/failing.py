@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import sys
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NoReturn
+
+import click
 
 from feddecorr import interrupts
 from feddecorr.cli.console import say
@@ -16,7 +21,7 @@ USER, FAILURE, INTERRUPTED = 2, 1, 130
 
 @contextmanager
 def told_failures() -> Iterator[None]:
-    """Turn what ends a command into a line on standard error and an exit code."""
+    """Turn what ends a command into a line on standard error and an exit code; of a fault of ours, into a traceback."""
     try:
         yield
     except (KeyboardInterrupt, Exception) as error:
@@ -24,11 +29,15 @@ def told_failures() -> Iterator[None]:
             say("interrupted")
             sys.exit(INTERRUPTED)
         _explain(error)
-        raise
 
 
-def _explain(error: Exception) -> None:
+def _explain(error: Exception) -> NoReturn:
     match error:
+        case click.ClickException():
+            said = io.StringIO()
+            error.show(said)
+            say(said.getvalue().rstrip())
+            sys.exit(error.exit_code)
         case UserError():
             _end(str(error), USER)
         case RunError():
@@ -40,8 +49,10 @@ def _explain(error: Exception) -> None:
         case MemoryError():
             advice = "free some, or use a smaller training.batch or fewer engine.workers"
             _end(f"there is not enough memory: {advice}", FAILURE)
+    say("".join(traceback.format_exception(error)).rstrip())
+    sys.exit(FAILURE)
 
 
-def _end(message: str, code: int) -> None:
+def _end(message: str, code: int) -> NoReturn:
     say(f"error: {message}")
     sys.exit(code)

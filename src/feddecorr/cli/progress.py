@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol, Self
 
 from feddecorr.cli.console import messages, number, say
+from feddecorr.escaping import one_line
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
@@ -42,7 +43,7 @@ class Progress:
 
         The note says how far that is; by default, in per cent.
         """
-        now = time.monotonic()
+        now, what = time.monotonic(), one_line(what)
         if what != self._what:
             self._what, self._began, self._done_before = what, now, done
             self._last_line, self._task = -math.inf, None

@@ -8,6 +8,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from feddecorr.cli.console import messages, say
+from feddecorr.escaping import one_line
 
 if TYPE_CHECKING:
     from feddecorr.studies.status import Status, Tell
@@ -25,14 +26,14 @@ def follow_runs(title: str) -> Iterator[Tell]:
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415
 
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=24),
-        TextColumn("{task.completed}/{task.total} runs{task.fields[rest]}"),
+        TextColumn("{task.completed}/{task.total} runs{task.fields[rest]}", markup=False),
         TimeElapsedColumn(),
         TextColumn("left {task.fields[left]}"),
     )
     with Progress(*columns, console=messages(), refresh_per_second=2) as progress:
-        task = progress.add_task(title, total=None, rest="", left="–")
+        task = progress.add_task(one_line(title), total=None, rest="", left="–")
 
         def tell(status: Status) -> None:
             done = status.done + status.failed
@@ -79,7 +80,7 @@ def _rest(status: Status) -> str:
         parts.append(f"{status.elsewhere} by another process")
     if status.short_of_memory:
         parts.append("memory allows no more at once")
-    return "".join(f", {part}" for part in parts)
+    return one_line("".join(f", {part}" for part in parts))
 
 
 def duration(seconds: float | None) -> str:

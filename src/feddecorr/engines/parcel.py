@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from feddecorr.engines.shared_memory import shared_bytes
 from feddecorr.states import State
 
 ALIGNMENT = 64
@@ -72,7 +73,7 @@ class Parcel:
 
     def __init__(self, layout: Layout, flat: Tensor | None = None) -> None:
         self.layout = layout
-        self.flat = torch.empty(layout.size, dtype=torch.uint8).share_memory_() if flat is None else flat
+        self.flat = shared_bytes(layout.size) if flat is None else flat
         self.states = layout.read(self.flat)
 
     def __reduce__(self) -> tuple[type[Parcel], tuple[Layout, Tensor]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import errno
+import signal
 import sys
 import weakref
 from collections import deque
@@ -18,10 +18,11 @@ from pydantic import Field, PositiveInt
 from feddecorr.engines.allocator import return_freed_memory
 from feddecorr.engines.engine import Engine, RunClients
 from feddecorr.engines.parcel import Layout, Parcel
-from feddecorr.engines.processes import context
+from feddecorr.engines.processes import context, expect_files
+from feddecorr.engines.shared_memory import enough_shared_memory
 from feddecorr.engines.waiting import MAX_DEATHS, Group, Waiting
 from feddecorr.engines.worker import Done, NewRound, Play, work
-from feddecorr.errors import SHORT_OF, RunError
+from feddecorr.errors import RunError, too_many_files
 from feddecorr.messages import Broadcast, Failure, Update
 from feddecorr.states import State
 from feddecorr.threads import hands
@@ -42,7 +43,8 @@ class Pool(Engine):
     def open(self, task: Task, shards: Shards, memories: Memories) -> Iterator[RunClients]:
         """Start the workers."""
         count = min(self.hands(task.experiment.training.threads), len(shards))
-        shards.share()
+        with enough_shared_memory(shards.nbytes):
+            shards.share()
         return_freed_memory()
         crew = Crew((task, shards, memories), count)
         try:
@@ -59,6 +61,7 @@ class Worker:
     """The main process's end of one worker, with the orders that it was given and has not yet done."""
 
     def __init__(self, recipe: Recipe) -> None:
+        expect_files()
         self.connection, theirs = context().Pipe()
         self.process = context().Process(target=work, args=(theirs, *recipe), daemon=True)
         self.process.start()
@@ -91,9 +94,11 @@ class Worker:
     def receive(self) -> list[Update | Failure]:
         """Take out the answers to the next order."""
         try:
-            answers: list[Done | Failure] = self.connection.recv()
+            answers: list[Done | Failure] | RunError = self.connection.recv()
         except RuntimeError as error:  # what multiprocessing raises where shared memory cannot be handed over
-            raise RunError(f"a worker's memory cannot be seen ({error}): {SHORT_OF[errno.EMFILE]}") from error
+            raise RunError(f"a worker's memory cannot be seen: {too_many_files(error)}") from None
+        if isinstance(answers, RunError):
+            raise answers
         slots = self.orders.popleft().slots
         lent = {answer.update.client for answer in answers if isinstance(answer, Done)}
         self._free += [slot for client, slot in slots.items() if client not in lent]
@@ -115,8 +120,11 @@ class Worker:
 
     def epitaph(self, deaths: int) -> str:
         """Return what is known of the end of the process."""
-        end = f"its worker process ended {deaths} times, the last time with exit code {self.process.exitcode}"
-        return f"{end} (-9: killed, perhaps for lack of memory; then try fewer engine.workers)"
+        code = self.process.exitcode
+        killed = (
+            " (killed, perhaps for lack of memory; then try fewer engine.workers)" if code == -signal.SIGKILL else ""
+        )
+        return f"its worker process ended {deaths} times, the last time with exit code {code}{killed}"
 
     def end(self) -> None:
         """End the process, whatever it is doing."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
 import sys
 import tempfile
@@ -26,10 +27,26 @@ def context() -> ForkServerContext | SpawnContext:
     """
     if not sys.platform.startswith("linux"):
         return multiprocessing.get_context("spawn")
+    expect_files()
     forkserver = multiprocessing.get_context("forkserver")
     forkserver.set_forkserver_preload(["feddecorr.settings.experiment", "feddecorr.engines.preloaded"])
     _start_server()
     return forkserver
+
+
+PIPES = 5
+"""So many, each of two files, are opened for a moment to start a process."""
+
+
+def expect_files() -> None:
+    """Refuse to start a process where files would run out halfway: the other half would fail with a traceback."""
+    held: list[int] = []
+    try:
+        for _ in range(PIPES):
+            held += os.pipe()
+    finally:
+        for each in held:
+            os.close(each)
 
 
 def warm_up() -> None:

@@ -13,6 +13,7 @@ from feddecorr.engines.allocator import keep_freed_memory
 from feddecorr.engines.parcel import Layout, Parcel
 from feddecorr.engines.stage import Stage
 from feddecorr.engines.waiting import Group
+from feddecorr.errors import RunError, explain_refusal, too_many_files
 from feddecorr.federation import Shards, Task
 from feddecorr.messages import Broadcast, Failure, Update
 from feddecorr.runs.memories import Memories
@@ -43,7 +44,7 @@ class Done:
 
 
 def work(connection: Connection, task: Task, shards: Shards, memories: Memories) -> None:
-    """Answer each `Play` with a list of `Done` or failures, one for each client."""
+    """Answer each `Play` with a list of `Done` or failures, one for each client; or with what ends the run."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process decides what an interrupt means
     keep_freed_memory()
     torch.set_num_threads(task.experiment.training.threads)  # threads that wait for each other waste cores
@@ -51,15 +52,28 @@ def work(connection: Connection, task: Task, shards: Shards, memories: Memories)
     while True:
         try:
             order = connection.recv()
-        except (EOFError, OSError):
+        except (EOFError, ConnectionError):
+            return
+        except (OSError, RuntimeError) as error:  # shared memory was not handed over
+            connection.send(RunError(f"a worker cannot see what is sent: {too_many_files(error)}"))
             return
         if isinstance(order, NewRound):
             player.hear(order)
             continue
         try:
-            connection.send(player.play(order))
+            connection.send(_answer(player, order))
         except OSError:
             return
+
+
+def _answer(player: Player, order: Play) -> list[Done | Failure] | RunError:
+    """Play; what the machine refuses is no client's failure."""
+    try:
+        return player.play(order)
+    except OSError as error:
+        return RunError(f"a worker cannot go on: {explain_refusal(error)}")
+    except RunError as error:
+        return error
 
 
 class Player:

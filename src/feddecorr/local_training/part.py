@@ -88,6 +88,8 @@ class Part:
             metrics=tally.means(place, sum(lengths)),
             epochs=tally.epochs(place, lengths) if self._experiment.evaluation.epochs else {},
         )
+        for transform in self._experiment.transforms.values():
+            update = transform.send(update, self.local.broadcast)
         return update, memory
 
 

@@ -21,6 +21,8 @@ class FedACG(Method):
     moved by. Nothing is sent beside the weights.
     """
 
+    term_names = ("proximal",)
+
     momentum: float = Field(0.85, ge=0, lt=1, description="λ, the part of the last movement by which clients are ahead")
     mu: float = Field(1e-3, ge=0, description="weight of the proximal term, the paper's β")
 

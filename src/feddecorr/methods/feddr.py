@@ -22,6 +22,8 @@ class FedDr(Method):
     `model.head=etf`; of any other head it is the one that was drawn at random in the beginning.
     """
 
+    term_names = ("dot_regression", "feature_distillation")
+
     beta: float = Field(0.9, ge=0, le=1, description="β, weight of the dot regression; 1 − β is that of distillation")
 
     def terms(self, local: Local) -> Mapping[str, Term | None]:

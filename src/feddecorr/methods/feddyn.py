@@ -23,6 +23,8 @@ class FedDyn(Method):
     constant, and the server's state h/α is the mean of all uᵢ.
     """
 
+    term_names = ("dynamic",)
+
     alpha: float = Field(0.01, gt=0, description="α, weight of the dynamic regularizer")
 
     def start(self, server: Server, info: RoundInfo) -> Server:

@@ -20,6 +20,8 @@ class FedLC(Method):
     A class that the client lacks (n = 0) takes no part in its softmax.
     """
 
+    term_names = ()
+
     tau: float = Field(1.0, ge=0, description="τ, size of the margins; 0 is FedAvg")
 
     def terms(self, local: Local) -> Mapping[str, Term]:

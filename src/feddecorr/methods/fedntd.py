@@ -16,6 +16,8 @@ from feddecorr.reference import RoundReference
 class FedNTD(Method):
     """Distils the global model's probabilities of all classes but the true one (Lee et al., NeurIPS 2022)."""
 
+    term_names = ("distillation",)
+
     beta: float = Field(1.0, ge=0, description="β, weight of the distillation")
     temperature: float = Field(1.0, gt=0, description="τ, by which logits are divided")
 

@@ -14,6 +14,8 @@ from feddecorr.objective import Term, proximal
 class FedProx(Method):
     """Adds (μ/2)·‖w − wᵗ‖² to the local objective, with wᵗ the weights sent (Li et al., MLSys 2020)."""
 
+    term_names = ("proximal",)
+
     mu: float = Field(1e-3, ge=0, description="weight of the proximal term")
     variant: Literal["published", "released"] = Field(
         "published", description="released: as in the code of FedDecorr's authors, where the term is always zero"

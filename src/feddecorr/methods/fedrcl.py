@@ -22,6 +22,7 @@ class FedRCL(Method):
     """
 
     needs_levels = True
+    term_names = ("contrast",)
 
     weight: float = Field(1.0, ge=0, description="weight of the contrast; 0 is FedAvg")
     temperature: PositiveFloat = Field(0.05, description="τ, by which cosines are divided")

@@ -16,6 +16,8 @@ from feddecorr.objective import Pass, Term
 class FedRS(Method):
     """Restricts the softmax: logits of classes that the client lacks are scaled by α (Li and Zhan, KDD 2021)."""
 
+    term_names = ()
+
     alpha: float = Field(0.5, ge=0, le=1, description="scale of the logits of missing classes; 1 is FedAvg")
 
     def terms(self, local: Local) -> Mapping[str, Term]:

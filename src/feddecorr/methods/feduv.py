@@ -15,6 +15,8 @@ from feddecorr.objective import Term
 class FedUV(Method):
     """Adds terms for uniform representations and varied predictions (Son et al., CVPR 2024)."""
 
+    term_names = ("representation_uniformity", "prediction_variance")
+
     uniformity: float = Field(0.5, ge=0, description="μ, weight of the uniformity of the representations")
     variance: float = Field(2.5, ge=0, description="λ, weight of the variance of the predictions")
 

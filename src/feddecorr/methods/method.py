@@ -81,6 +81,9 @@ class Method(Kind):
     may_forget: ClassVar[bool] = False
     """Whether a client that lost its memory may begin anew. Not where the server holds a share of what was lost."""
 
+    term_names: ClassVar[tuple[str, ...] | None] = None
+    """The names of what `terms` adds: a server takes no others of its clients. None: it takes any."""
+
     def start(self, server: Server, info: RoundInfo) -> Server:
         """Prepare what the server shares and remembers; `info` tells the seed and the clients' sizes."""
         return server
@@ -117,6 +120,12 @@ class Method(Kind):
     def needs_each(cls) -> bool:
         """Tell whether anything but the mean of the clients' weights matters, to the server or to a client's memory."""
         return cls.step is not Method.step or cls.finish is not Method.finish
+
+    @classmethod
+    def known_terms(cls) -> tuple[str, ...] | None:
+        """Return the names that it adds to an objective; None if it has terms and does not tell their names."""
+        owner = next(each for each in cls.__mro__ if "terms" in vars(each))
+        return () if owner is Method else vars(owner).get("term_names")
 
 
 def mean_weights(updates: Iterable[Update]) -> State:

@@ -23,6 +23,7 @@ class MOON(Method):
     """
 
     may_forget = True
+    term_names = ("contrast",)
 
     mu: float = Field(1.0, ge=0, description="weight of the contrastive term")
     temperature: float = Field(0.5, gt=0, description="τ, by which similarities are divided")

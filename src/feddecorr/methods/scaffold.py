@@ -21,6 +21,7 @@ class SCAFFOLD(Method):
     """
 
     needs_sgd = True
+    term_names = ("control",)
 
     def start(self, server: Server, info: RoundInfo) -> Server:
         """Share c = 0; clients begin with cᵢ = 0 by remembering nothing."""

@@ -24,7 +24,7 @@ HEADINGS = ("run", "rounds", "last finished round")
 
 @dataclass(frozen=True)
 class _Seen:
-    """A run as it was at a mark: what is known of it, or why nothing can be known."""
+    """A run as it was at a mark: what is known of it, and why no more can be known."""
 
     mark: str
     summary: Summary | None = None
@@ -81,7 +81,7 @@ def _mark(run: Path) -> str:
     parts = []
     for name in MARKED:
         try:
-            found = (run / name).stat()
+            found = (run / name).lstat()
         except OSError:
             continue
         parts.append(f"{found.st_mtime_ns} {found.st_size} {found.st_ino}")
@@ -91,20 +91,24 @@ def _mark(run: Path) -> str:
 def _look(path: Path, mark: str) -> _Seen:
     """Read a run; one that is broken, or being removed, keeps nobody from seeing the others."""
     try:
-        return _Seen(mark, Summary.of(RunDirectory.open(path)))
-    except UserError as error:
+        run = RunDirectory.open(path)
+        summary, _ = Summary.of(run), run.roster()
+    except Exception as error:  # it may be a stranger's: whatever is wrong with it is shown as its own
         return _Seen(mark, problem=str(error))
+    lost = run.finished_rounds() - len(summary.rounds)
+    return _Seen(mark, summary, f"lines of {lost} rounds cannot be read" if lost > 0 else "")
 
 
 def _progress(path: Path, seen: _Seen) -> list[str]:
     if seen.summary is None:
         return [seen.problem, ""]
     done, wanted = len(seen.summary.rounds), seen.summary.experiment["rounds"]
+    far = f"{done} of {wanted}" + (f" ({seen.problem})" if seen.problem else "")
     try:
-        when = datetime.fromtimestamp((path / "weights.safetensors").stat().st_mtime).astimezone()
-    except OSError:
-        return [f"{done} of {wanted}", ""]
-    return [f"{done} of {wanted}", f"{when:%Y-%m-%d %H:%M:%S}"]
+        when = datetime.fromtimestamp((path / "weights.safetensors").lstat().st_mtime).astimezone()
+    except (OSError, ValueError, OverflowError):
+        return [far, ""]
+    return [far, f"{when:%Y-%m-%d %H:%M:%S}"]
 
 
 def _told(found: Iterator[Section]) -> Iterator[Section]:

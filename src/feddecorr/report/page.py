@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from plotly.io import to_json
 from plotly.offline import get_plotlyjs
 
+from feddecorr.escaping import plotly_text, visible
 from feddecorr.files import write_bytes
 
 if TYPE_CHECKING:
@@ -37,7 +38,22 @@ class Section:
     def drawings(self) -> list[tuple[str, str]]:
         """All figures as JSON that no text in them can end, with what stands above."""
         drawn = [*([] if self.figure is None else [("", self.figure)]), *self.figures.items()]
-        return [(title, to_json(figure).replace("<", "\\u003c")) for title, figure in drawn]
+        return [(title, to_json(_plain(figure.to_plotly_json())).replace("<", "\\u003c")) for title, figure in drawn]
+
+
+OURS = ("template", "hovertemplate", "texttemplate")
+"""Parts of a figure that hold no text of others."""
+
+
+def _plain(part: Any, key: str = "") -> Any:
+    """Return a part of a figure in which all text is drawn as it is; lines are found by the names of their groups."""
+    if isinstance(part, dict):
+        return {name: value if name in OURS else _plain(value, name) for name, value in part.items()}
+    if isinstance(part, list | tuple):
+        return [_plain(each, key) for each in part]
+    if isinstance(part, str):
+        return visible(part) if key == "legendgroup" else plotly_text(part)
+    return part
 
 
 def write_page(path: Path, title: str, lead: str, sections: Sequence[Section], *, switches: Sequence[str] = ()) -> None:
@@ -51,7 +67,14 @@ def render_page(
     title: str, lead: str, sections: Sequence[Section], *, switches: Sequence[str] = (), live: str = ""
 ) -> str:
     """Return the page; one that is `live` asks its server for news since that mark, and for the library that draws."""
-    templates = Environment(loader=PackageLoader("feddecorr.report"), autoescape=True, undefined=StrictUndefined)
+    templates = Environment(
+        loader=PackageLoader("feddecorr.report"), autoescape=True, undefined=StrictUndefined, finalize=_seen
+    )
     plotly = "" if live else get_plotlyjs()
     page = templates.get_template("page.html")
     return page.render(title=title, lead=lead, sections=sections, switches=switches, plotly=plotly, live=live)
+
+
+def _seen(value: Any) -> Any:
+    """Return text of a page as it can be seen; what is markup of ours stays."""
+    return visible(value) if isinstance(value, str) and not hasattr(value, "__html__") else value

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from feddecorr.errors import UserError
+from feddecorr.escaping import matplotlib_text
 from feddecorr.files import write_bytes
 from feddecorr.report.colours import colours
 from feddecorr.report.picture import Line, Panel, Picture
@@ -109,7 +110,7 @@ def draw(picture: Picture) -> Figure:
     largest = max((float(panel.matrix.max()) for panel in picture.panels if panel.matrix is not None), default=1.0)
     names = list(dict.fromkeys(line.name for panel in picture.panels for line in panel.lines if line.name))
     for place, (panel, axis) in enumerate(zip(picture.panels, axes, strict=False)):
-        axis.set_title(panel.title)
+        axis.set_title(matplotlib_text(panel.title))
         if panel.cloud:
             _sphere(axis, panel.cloud)
             continue
@@ -130,7 +131,7 @@ def draw(picture: Picture) -> Figure:
 def _line(axis: Axes, line: Line, dash: str) -> None:
     x, y = np.asarray(line.x, float), np.asarray(line.y, float)
     style: dict[str, Any] = {"linestyle": "", "marker": "o"} if line.points or len(x) == 1 else {"linestyle": dash}
-    axis.plot(x, y, color=line.colour, label=line.name or "_", **style)
+    axis.plot(x, y, color=line.colour, label=matplotlib_text(line.name) or "_", **style)
     if len(line.spread):
         spread = np.asarray(line.spread, float)
         axis.fill_between(x, y - spread, y + spread, color=line.colour, alpha=0.2, linewidth=0)
@@ -169,7 +170,7 @@ def _cells(axis: Axes, panel: Panel, largest: float) -> None:
     across, down = panel.names or (_numbers(columns), _numbers(rows))
     for ticks, names in ((axis.set_xticks, across), (axis.set_yticks, down)):
         step = -(-len(names) // 10)
-        ticks(range(0, len(names), step), labels=list(names)[::step])
+        ticks(range(0, len(names), step), labels=list(map(matplotlib_text, names))[::step])
 
 
 def _numbers(count: int) -> list[str]:
@@ -181,7 +182,8 @@ def _sphere(axis: Any, cloud: Mapping[str, Sequence[Sequence[float]] | Any]) -> 
     x, y, z = np.sin(heights) * np.cos(turns), np.sin(heights) * np.sin(turns), np.cos(heights)
     axis.plot_wireframe(x, y, z, color="#cccccc", linewidth=0.2)
     for (name, points), colour in zip(cloud.items(), colours(len(cloud)), strict=True):
-        axis.scatter(*np.asarray(points).T, s=1.5, color=colour, label=name, depthshade=False, rasterized=True)
+        label = matplotlib_text(name)
+        axis.scatter(*np.asarray(points).T, s=1.5, color=colour, label=label, depthshade=False, rasterized=True)
     axis.set_box_aspect((1, 1, 1), zoom=1.3)
     axis.set_axis_off()
 

@@ -148,7 +148,7 @@ def _labels(lines: Sequence[Line], runs: Mapping[str, RunDirectory]) -> Iterator
     shared: dict[tuple[AboutData, bytes], list[Line]] = {}
     for line in lines:
         run = runs[next(iter(line.runs))]
-        shared.setdefault((run.federation(), (run.path / ROSTER).read_bytes()), []).append(line)
+        shared.setdefault((run.federation(), (run.inside / ROSTER).read()), []).append(line)
     for (about, _), those in shared.items():
         first = next(iter(those[0].runs))
         counts = runs[first].roster().labels

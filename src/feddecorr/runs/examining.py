@@ -38,11 +38,13 @@ def examine(directory: RunDirectory, wanted: Wanted, name: str, say: Say, *, tru
     look, title = Look(simulation, wanted), f"{name}, round {number}{REMARKS[wanted.statistics]}"
     shown = trained = choose_clients(simulation.federation, number, wanted.clients) if wanted.local else []
     if wanted.whole:
-        missing = directory.rounds()[number - 1].missing
+        missing = directory.round(number).missing
         for client in set(wanted.clients or ()) & missing.keys():
             raise UserError(f"client {client} has no part in the average of round {number}: {missing[client]}")
         trained = [client for client in draw_clients(simulation.federation, number) if client not in missing]
         shown = [client for client in shown if client not in missing]
+        if not trained:
+            raise UserError(f"nobody trained in round {number}: it has no local models to look at")
     with ExitStack() as stack:
         state = stack.enter_context(state_of(directory, simulation, number, say))
         model = look.build(state.after())

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import shutil
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping
 
 from feddecorr.files import load_tensors, save_tensors
+from feddecorr.inner_paths import InnerPath
 from feddecorr.states import State
 
 SUFFIX = ".safetensors"
+
+
+def numbered(folder: InnerPath) -> list[int]:
+    """Return the numbers by which tensors are kept in a folder; what has another name is not ours."""
+    names = [name.removesuffix(SUFFIX) for name in folder.names() if name.endswith(SUFFIX)]
+    return sorted(int(name) for name in names if _is_number(name))
+
+
+def _is_number(name: str) -> bool:
+    return name.isascii() and name.isdecimal() and name == str(int(name))
 
 
 class Memories:
@@ -21,52 +29,70 @@ class Memories:
     files of a round that was never finished do no harm.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: InnerPath) -> None:
         self.directory = directory
 
     def load(self, client: int, before: int) -> State:
         """Return what the client remembers when that round begins; nothing if it never took part."""
-        earlier = [number for number in self._rounds(client) if number < before]
-        return load_tensors(self._file(client, max(earlier))) if earlier else {}
+        newest = self._newest(client, before - 1)
+        return load_tensors(self._file(client, newest)) if newest else {}
 
     def save(self, client: int, now: int, memory: State) -> None:
         """Keep what the client remembers after that round."""
         if memory:
-            self._file(client, now).parent.mkdir(parents=True, exist_ok=True)
+            self._folder(client).make()
             save_tensors(self._file(client, now), memory)
 
-    def settle(self, clients: Iterable[int], now: int, aside: Path | None = None) -> None:
+    def settle(self, clients: Iterable[int], now: int, aside: Memories | None = None) -> None:
         """Drop what was replaced, once the round is safely recorded; or move it aside, in place of what is there."""
         if aside is not None:
-            shutil.rmtree(aside, ignore_errors=True)
+            aside.drop()
         for client in self.of_round(clients, now):
-            for number in self._rounds(client):
+            for number in numbered(self._folder(client)):
                 if number < now and aside is None:
-                    self._file(client, number).unlink()
+                    self._file(client, number).remove()
                 elif number < now and aside is not None:
-                    kept = Memories(aside)._file(client, number)
-                    kept.parent.mkdir(parents=True, exist_ok=True)
-                    self._file(client, number).replace(kept)
+                    aside._folder(client).make()
+                    self._file(client, number).move_to(aside._file(client, number))
+
+    def drop(self) -> None:
+        """Remove all that clients remember here, and no other file."""
+        for client in self._clients():
+            for number in numbered(self._folder(client)):
+                self._file(client, number).remove()
+            self._folder(client).remove_if_empty()
+        self.directory.remove_if_empty()
+
+    def lend(self, clients: Iterable[int], before: int, to: Memories) -> None:
+        """Copy what these clients remember when that round begins, unless something newer is there."""
+        for client in clients:
+            newest = self._newest(client, before - 1)
+            if newest and newest > (to._newest(client, before - 1) or 0):
+                to._folder(client).make()
+                to._file(client, newest).write(self._file(client, newest).read())
 
     def newest(self, last: int) -> dict[int, int]:
         """Return, for each client that remembers anything, the newest round up to the last that it does so from."""
-        clients = [int(folder.name) for folder in self.directory.glob("*") if folder.name.isdecimal()]
-        known = {client: [number for number in self._rounds(client) if number <= last] for client in clients}
-        return {client: max(rounds) for client, rounds in known.items() if rounds}
+        known = {client: self._newest(client, last) for client in self._clients()}
+        return {client: number for client, number in known.items() if number}
 
     def of_round(self, clients: Iterable[int], now: int) -> list[int]:
         """Return which of the clients remember something from that round."""
-        return [client for client in clients if now in self._rounds(client)] if self.directory.exists() else []
-
-    def _rounds(self, client: int) -> list[int]:
-        try:
-            names = os.listdir(f"{self.directory}/{client}")  # noqa: PTH208 - paths take much longer, for every client
-        except FileNotFoundError:
+        if not self.directory.exists():
             return []
-        return [int(name.removesuffix(SUFFIX)) for name in names if name.endswith(SUFFIX) and name[0] != "."]
+        return [client for client in clients if self._file(client, now).exists()]
 
-    def _file(self, client: int, now: int) -> Path:
-        return self.directory / str(client) / f"{now}{SUFFIX}"
+    def _clients(self) -> Iterator[int]:
+        return (int(name) for name in self.directory.names() if _is_number(name))
+
+    def _newest(self, client: int, last: int) -> int | None:
+        return max((number for number in numbered(self._folder(client)) if number <= last), default=None)
+
+    def _folder(self, client: int) -> InnerPath:
+        return self.directory / str(client)
+
+    def _file(self, client: int, now: int) -> InnerPath:
+        return self._folder(client) / f"{now}{SUFFIX}"
 
 
 class Tally:

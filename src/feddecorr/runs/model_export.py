@@ -17,9 +17,10 @@ from feddecorr.data.dataset import Images
 from feddecorr.errors import RunError, UserError
 from feddecorr.federation import Task
 from feddecorr.files import save_tensors, write_bytes
-from feddecorr.models.first_weights import fill
+from feddecorr.models.first_weights import fill, fill_with
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.settings.trust import STRANGER, Trust
+from feddecorr.temporary import temporary_folder
 
 CHECKED = 32
 """Test images on which an exported model has to give the same logits."""
@@ -68,7 +69,7 @@ class Exported:
         dataset = experiment.data.load()
         task = Task(experiment, dataset.shape, dataset.classes, dataset.mean, dataset.std)
         network = task.build_model()
-        fill(network, run.path / "weights.safetensors")
+        fill_with(network, run.weights(), str(run.path))
         return cls(Portable(task, network).eval(), task, run.finished_rounds(), _try_on(dataset.test))
 
     @torch.no_grad()
@@ -94,15 +95,16 @@ def _try_on(images: Images) -> Tensor:
 
 
 def export_model(run: RunDirectory, to: str, path: Path, *, trust: Trust = STRANGER) -> None:
-    """Write the run's model, and read and run what was written: it has to give the same logits."""
+    """Write the run's model, once what is to be written was read and run: it has to give the same logits."""
     given = Exported.of(run, trust)
     path.parent.mkdir(parents=True, exist_ok=True)
-    found = FORMATS[to](given, path)
-    expected = given.logits()
-    gap = float((found - expected).abs().max() / expected.abs().max().clamp(min=1e-12))
-    if found.shape != expected.shape or not gap <= TOLERANCE:
-        path.unlink(missing_ok=True)
-        raise RunError(f"the exported model gave other logits, by {gap:.1e} of the largest: nothing was written")
+    with temporary_folder() as folder:
+        file = folder / f"model.{to}"
+        found, expected = FORMATS[to](given, file), given.logits()
+        gap = float((found - expected).abs().max() / expected.abs().max().clamp(min=1e-12))
+        if found.shape != expected.shape or not gap <= TOLERANCE:
+            raise RunError(f"the exported model gave other logits, by {gap:.1e} of the largest: nothing was written")
+        write_bytes(path, file.read_bytes())
 
 
 def _to_safetensors(given: Exported, path: Path) -> Tensor:

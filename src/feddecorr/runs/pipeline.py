@@ -61,8 +61,10 @@ def resume(
 def ensure(experiment: Experiment, out: str | Path, *, through: Connection | None = None) -> Records:
     """Run the experiment in that directory, go on with it there, or find it done.
 
-    Yields the records of the rounds that were missing. A directory that holds another run is refused.
+    Yields the records of the rounds that were missing. A directory that holds another run, or other files, is refused.
     """
+    if not RunDirectory(out).exists():
+        RunDirectory.refuse_used(Path(out))
     return _go_on(experiment, Path(out), through)
 
 

@@ -8,15 +8,14 @@ up to it, in a directory of its own that is removed after.
 from __future__ import annotations
 
 import math
-import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from feddecorr.errors import UserError
 from feddecorr.federation import Federation, Simulation
-from feddecorr.files import load_tensors
+from feddecorr.inner_paths import InnerPath
 from feddecorr.intake import Intake
 from feddecorr.messages import Server, Update
 from feddecorr.partition import PARTITIONS, Homogeneous
@@ -26,6 +25,7 @@ from feddecorr.runs.memories import Memories
 from feddecorr.runs.pipeline import run as repeat
 from feddecorr.states import State
 from feddecorr.temporary import temporary_folder
+from feddecorr.validation import Expected
 
 Say = Callable[[str], None]
 
@@ -59,16 +59,21 @@ def choose_clients(federation: Federation, number: int, clients: Sequence[int] |
 
 @dataclass(frozen=True)
 class RoundState:
-    """A round of a run, ready to be done again: the server before it, where memories are, the model after it."""
+    """A round of a run, ready to be done again: as it is kept if it is the newest, else repeated in the folder."""
 
+    directory: RunDirectory
     simulation: Simulation
     number: int
-    after: Callable[[], State]
-    before: Callable[[], tuple[Server, Memories]]
+    folder: Path
+    say: Say
+
+    def after(self) -> State:
+        """Return the model after the round."""
+        return next(self._sources()).weights()
 
     def sent(self) -> State:
         """Return the model that the server sent to the clients of that round."""
-        server, _ = self.before()
+        _, server = self._before()
         broadcast = self.simulation.task.experiment.method.broadcast(self.number, server)
         return {**broadcast.weights, **broadcast.buffers}
 
@@ -79,60 +84,57 @@ class RoundState:
         """
         if not clients:
             return
-        server, memories = self.before()
+        source, server = self._before()
         task = self.simulation.task
         method = task.experiment.method
-        broadcast, extra = method.broadcast(self.number, server), method.expected_extra(server)
-        intake = Intake(broadcast, clients, extra=extra, missing="fail", minimum=1)
+        broadcast = method.broadcast(self.number, server)
+        expected = Expected(self.simulation.federation, broadcast, method.expected_extra(server))
+        intake = Intake(expected, clients, missing="fail", minimum=1)
         groups = task.groups(draw_clients(self.simulation.federation, self.number))
         beside = [client for group in groups if set(group) & set(clients) for client in group]
-        with self.simulation.apart().open(memories) as run_clients:
+        with self.simulation.apart().open(self._lend(source, beside)) as run_clients:
             answers = run_clients(broadcast, beside)
             yield from intake.take(answer for answer in answers if answer.client in clients)
+
+    def _lend(self, source: RunDirectory, clients: Sequence[int]) -> Memories:
+        """Let these clients remember in a place where training may write, too."""
+        lent = Memories(InnerPath(self.folder) / "memories")
+        for memories in (source.earlier_memories, source.memories):
+            memories.lend(clients, self.number, to=lent)
+        return lent
+
+    def _before(self) -> tuple[RunDirectory, Server]:
+        """Return the server before the round, and the run that keeps it."""
+        for source in self._sources():
+            server = source.take_up_previous(self.simulation.federation.start())
+            if server is not None:
+                return source, server
+        raise UserError(f"the state before round {self.number} of {self.directory.path} cannot be made again")
+
+    def _sources(self) -> Iterator[RunDirectory]:
+        if self.directory.finished_rounds() == self.number:
+            yield self.directory
+        yield self._repeated()
+
+    def _repeated(self) -> RunDirectory:
+        experiment = self.simulation.task.experiment
+        if not all(transform.repeatable for transform in experiment.transforms.values()):
+            raise UserError(
+                f"round {self.number} of {self.directory.path} is no longer kept, and cannot be trained again: its "
+                "noise had no seed"
+            )
+        again = RunDirectory(self.folder / str(self.number))
+        if not again.path.exists():
+            self.say(f"round {self.number} is no longer kept: {self.number} rounds are trained again")
+            evaluation = experiment.evaluation.model_copy(update={"every": self.number, "clients": False})
+            shorter = experiment.model_copy(update={"rounds": self.number, "evaluation": evaluation})
+            for _ in repeat(shorter, again.path):
+                pass
+        return again
 
 
 @contextmanager
 def state_of(directory: RunDirectory, simulation: Simulation, number: int, say: Say) -> Iterator[RoundState]:
     """Open a round: as it is kept, if it is the newest and no other process goes on with the run; else repeated."""
-    with ExitStack() as stack:
-        place = stack.enter_context(temporary_folder())
-
-        def repeated(rounds: int) -> RunDirectory:
-            again = RunDirectory(place / str(rounds))
-            if not all(transform.repeatable for transform in simulation.task.experiment.transforms.values()):
-                raise UserError(
-                    f"round {number} of {directory.path} is no longer kept, and cannot be trained again: its noise had "
-                    "no seed"
-                )
-            if not again.path.exists():
-                say(f"round {number} is no longer kept: {rounds} rounds are trained again")
-                experiment = simulation.task.experiment
-                evaluation = experiment.evaluation.model_copy(update={"every": rounds, "clients": False})
-                shorter = experiment.model_copy(update={"rounds": rounds, "evaluation": evaluation})
-                for _ in repeat(shorter, again.path):
-                    pass
-            return again
-
-        def after() -> State:
-            newest = directory.finished_rounds() == number
-            return load_tensors((directory if newest else repeated(number)).path / "weights.safetensors")
-
-        def before() -> tuple[Server, Memories]:
-            source = directory if directory.finished_rounds() == number else repeated(number)
-            server = source.take_up_previous(simulation.federation.start())
-            if server is None:
-                source = repeated(number)
-                server = source.take_up_previous(simulation.federation.start())
-            if server is None:
-                raise UserError(f"the state before round {number} of {directory.path} cannot be made again")
-            return server, _copy_memories(source, place / "memories")
-
-        yield RoundState(simulation, number, after, before)
-
-
-def _copy_memories(source: RunDirectory, target: Path) -> Memories:
-    """Return what clients remember in a place where training may write, too."""
-    for folder in (source.previous / "clients", source.path / "clients"):
-        if folder.exists():
-            shutil.copytree(folder, target, dirs_exist_ok=True)
-    return Memories(target)
+    with temporary_folder() as folder:
+        yield RoundState(directory, simulation, number, folder, say)

@@ -55,7 +55,7 @@ class Record:
             local_models=found.local,
             averaging=found.averaging,
             missing=now.missing,
-            notes=now.notes,
+            notes=_joined(now.notes, found.notes),
             local_terms=now.local_terms,
             state={name: tensors[known] for name, known in names.items()},
         )
@@ -116,6 +116,12 @@ class Record:
             notes=line.notes,
             local_terms=line.local_terms,
         )
+
+
+def _joined(one: Mapping[int, str], other: Mapping[int, str]) -> dict[int, str]:
+    """Return the notes of both, by client."""
+    clients = [*one, *(client for client in other if client not in one)]
+    return {client: "; ".join(notes[client] for notes in (one, other) if client in notes) for client in clients}
 
 
 def _recorded() -> type[Kind]:

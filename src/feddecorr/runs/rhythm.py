@@ -8,10 +8,12 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
+from feddecorr.checks import printable
 from feddecorr.collapse.averaging import Averaging
 from feddecorr.collapse.diagnosis import Diagnosis
 from feddecorr.collapse.shared_evidence import Evidence
 from feddecorr.dying import DyingWatch
+from feddecorr.errors import RunError, UserError
 from feddecorr.federation import Evaluating, Federation
 from feddecorr.messages import Broadcast, RoundInfo, Server, Update
 from feddecorr.regularizers import FedDecorr
@@ -31,11 +33,15 @@ ADVICE = "regularizers.feddecorr.dying=counted works against that."
 
 @dataclass(frozen=True)
 class Evaluated:
-    """What was found out in a round: of the global model, of the clients' and of what averaging did to them."""
+    """What was found out in a round: of the global model, of the clients' and of what averaging did to them.
+
+    `notes` say of which client's model nothing was, and why.
+    """
 
     model: Diagnosis | None = None
     local: dict[int, Diagnosis] = field(default_factory=dict)
     averaging: Averaging | None = None
+    notes: dict[int, str] = field(default_factory=dict)
 
 
 class Evaluations:
@@ -46,6 +52,7 @@ class Evaluations:
 
     def __init__(self, federation: Federation, elsewhere: Evaluating | None = None) -> None:
         self._local: dict[int, Diagnosis] = {}
+        self._notes: dict[int, str] = {}
         self._mean = Mean()
         self._dying: DyingWatch | None = None
         self._classes = len(federation.task.classes)
@@ -64,7 +71,7 @@ class Evaluations:
 
     def watch(self, updates: Iterable[Update], broadcast: Broadcast, info: RoundInfo) -> Iterator[Update]:  # noqa: ARG002 - only the round matters
         """Evaluate the clients' models on their way to the server: no engine knows of it."""
-        self._local, self._mean = {}, STATISTICS[self._experiment.buffers]()
+        self._local, self._notes, self._mean = {}, {}, STATISTICS[self._experiment.buffers]()
         for update in updates:
             if looks_at_clients(self._experiment, info.round) and (found := self._look_at(update)):
                 self._local[update.client] = replace(found, client=update.client)
@@ -75,11 +82,14 @@ class Evaluations:
         """Evaluate the global model after a round, and tell all that was found out in it; warn if its features die."""
         local = dict(sorted(self._local.items()))
         if self._evaluate is None and self._elsewhere is not None and self._is_due(now.number):
-            return Evaluated(self._elsewhere.evaluate(now.number, now.server), local)
-        model = self._look(now.number, now.server)
+            return Evaluated(self._elsewhere.evaluate(now.number, now.server), local, notes=self._notes)
+        try:
+            model = self._look(now.number, now.server)
+        except RunError as error:
+            raise RunError(f"round {now.number}: {now.outlier or error}") from error
         if model and self._dying:
             self._dying.see(_dead(model))
-        return Evaluated(model, local, self._averaging(now, model))
+        return Evaluated(model, local, self._averaging(now, model), self._notes)
 
     def _averaging(self, now: Round, model: Diagnosis | None) -> Averaging | None:
         """Compare the clients' models with their average, which is evaluated unless it is the global model."""
@@ -93,10 +103,14 @@ class Evaluations:
         return None if averaged is None else Averaging.of(list(self._local.values()), averaged, self._classes)
 
     def _look_at(self, update: Update) -> Diagnosis | None:
-        """Evaluate a client's model, or take what it found out itself."""
-        if self._evaluate is None and update.evidence:
-            return Evidence.from_state(update.evidence).diagnosis()
-        return self._look(update.round, update)
+        """Evaluate a client's model, or take what it found out itself; what cannot be told of it costs no more."""
+        try:
+            if self._evaluate is None and update.evidence:
+                return Evidence.from_state(update.evidence).diagnosis()
+            return self._look(update.round, update)
+        except (RunError, UserError) as error:
+            self._notes[update.client] = printable(f"its model was not evaluated: {error}")
+            return None
 
     def _look(self, number: int, state: Server | Update) -> Diagnosis | None:
         if self._evaluate is None or not self._is_due(number):

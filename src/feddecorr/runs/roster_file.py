@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import torch
 
 from feddecorr.federation import Roster
-from feddecorr.files import load_note, load_tensors, reading, save_tensors
+from feddecorr.files import AnyPath, load_note, load_tensors, reading, save_tensors
 from feddecorr.partition.label_counts import LabelCounts
 
 ENTRIES = ("client", "label", "count")
 
 
-def write_roster(path: Path, roster: Roster) -> None:
+def write_roster(path: AnyPath, roster: Roster) -> None:
     """Write everybody's number of examples and, where it is known, how many are of which class."""
     arrays = {"sizes": roster.sizes.astype(np.int32)}
     note = {}
@@ -24,7 +22,7 @@ def write_roster(path: Path, roster: Roster) -> None:
     save_tensors(path, {name: torch.from_numpy(array) for name, array in arrays.items()}, note)
 
 
-def read_roster(path: Path) -> Roster:
+def read_roster(path: AnyPath) -> Roster:
     """Return what `write_roster` wrote."""
     arrays = {name: tensor.numpy() for name, tensor in load_tensors(path).items()}
     note = load_note(path)

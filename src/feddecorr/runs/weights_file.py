@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from pydantic import PositiveInt
 
-from feddecorr.files import load_note, reading, save_tensors
+from feddecorr.files import AnyPath, load_note, reading, save_tensors
 from feddecorr.settings.kinds import Kind
 from feddecorr.states import State
 from feddecorr.strict_json import parse_json
@@ -23,12 +21,12 @@ class Mark(Kind):
     memories: str
 
 
-def write_weights(path: Path, weights: State, mark: Mark) -> None:
+def write_weights(path: AnyPath, weights: State, mark: Mark) -> None:
     """Replace the file in one step."""
     save_tensors(path, weights, {KEY: mark.model_dump_json()})
 
 
-def read_mark(path: Path) -> Mark:
+def read_mark(path: AnyPath) -> Mark:
     """Return the mark of the file, without its tensors."""
     note = load_note(path)
     with reading(path):

@@ -79,6 +79,10 @@ class Experiment(Kind):
     training: Training = Training()
     rounds: PositiveInt = Field(20, description="communication rounds")
     participation: float = Field(1.0, gt=0, le=1, description="share of the clients drawn for each round")
+    sampling: Literal["fixed", "poisson"] = Field(
+        "fixed",
+        description="fixed: the same number of clients in each round; poisson: each client by itself, at that rate",
+    )
     buffers: Literal["average", "pooled", "fixed", "local"] = Field(
         "average",
         description="BatchNorm statistics: averaged and sent, pooled and sent, averaged until they are fixed, or each "
@@ -103,8 +107,13 @@ class Experiment(Kind):
 
     @property
     def cohort(self) -> int:
-        """The number of clients drawn for each round."""
+        """The number of clients drawn for each round, under sampling=poisson on average."""
         return max(1, round(self.participation * self.clients))
+
+    @property
+    def rate(self) -> float:
+        """The probability that a client is drawn for a round."""
+        return self.cohort / self.clients
 
     def label(self) -> str:
         """Return a short name: what is learned, by which method, with which regularizers."""
@@ -130,14 +139,23 @@ class Experiment(Kind):
                 f"{name} takes a client's drift for a sum of gradients: it needs training.optimizer=sgd, "
                 f"not {self.training.optimizer}"
             )
-        for transform in self.transforms.values():
-            if not TRANSFORMS.is_closed(transform):
-                transform.check(self.cohort)
+        self._check_transforms()
+        if self.sampling == "poisson" and self.minimum_clients > 1:
+            raise ValueError(f"minimum_clients={self.minimum_clients} is for sampling=fixed: poisson may draw nobody")
         if self.buffers == "fixed" and self.fix_after is None:
             raise ValueError("buffers=fixed needs the round after which statistics stay: fix_after=ROUND")
         if self.buffers != "fixed" and self.fix_after is not None:
             raise ValueError(f"fix_after={self.fix_after} is for buffers=fixed, not for buffers={self.buffers}")
         return self
+
+    def _check_transforms(self) -> None:
+        known = {name: each for name, each in self.transforms.items() if not TRANSFORMS.is_closed(each)}
+        for place, (name, transform) in enumerate(known.items()):
+            others = list(known.items())
+            transform.check_order(dict(others[:place]), dict(others[place + 1 :]))
+            if self.sampling == "poisson" and not transform.takes_none:
+                raise ValueError(f"transforms={name} needs clients in every round: say sampling=fixed, not poisson")
+            transform.check(self.cohort)
 
     def fixes_statistics(self, number: int) -> bool:
         """Tell whether clients of that round normalize by the statistics that they are sent, and leave them alone."""
@@ -168,6 +186,8 @@ class Experiment(Kind):
             del settings[name]
         for name in ("every", "final", "classes"):
             del settings["evaluation"][name]
+        if self.sampling == "fixed":  # as it was before there was a choice
+            del settings["sampling"]
         for table in (settings["data"], settings["partition"]):
             if table.get("sha256"):
                 del table["path"]

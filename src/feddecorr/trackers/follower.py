@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from fnmatch import fnmatch
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
+from pydantic import NonNegativeInt
+
 from feddecorr.errors import UserError
-from feddecorr.files import write_json
+from feddecorr.files import read_json, reading, write_json
+from feddecorr.inner_paths import InnerPath
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.record import Record
+from feddecorr.settings.kinds import Kind
 from feddecorr.settings.words import flatten
 from feddecorr.trackers.tracker import ARTIFACTS, Entry, Tracker
 
@@ -22,7 +29,14 @@ TRACKERS = {
 }
 """Where each is; its library is an extra, which is loaded when it is asked for."""
 
-Told = dict[str, Any]
+TOLD = "told.json"
+
+
+class Told(Kind):
+    """How much a tracker was told."""
+
+    rounds: NonNegativeInt = 0
+    artifacts: bool = False
 
 
 class Follower:
@@ -30,38 +44,58 @@ class Follower:
 
     def __init__(self, run: RunDirectory, name: str) -> None:
         self._run = run
-        self._folder = run.path / name
-        self._file = self._folder / "told.json"
-        self._told: Told = (
-            json.loads(self._file.read_text()) if self._file.exists() else {"rounds": 0, "artifacts": False}
-        )
-        self._folder.mkdir(parents=True, exist_ok=True)
-        digest = run.experiment().digest()
-        self._tracker = find_tracker(name)(
-            self._folder, name=run.path.resolve().name, digest=digest, number=self._told["rounds"]
+        kind, folder = find_tracker(name), run.inside / name
+        folder.make()
+        _refuse_ways_out(folder, past=kind.past)
+        for file in map(folder.__truediv__, folder.names()):
+            if file.unfinished:
+                file.remove()
+        self._file = folder / TOLD
+        self._told = _read_told(self._file)
+        self._tracker = kind(
+            folder.path, name=run.path.resolve().name, digest=run.experiment().digest(), number=self._told.rounds
         )
 
     def catch_up(self, record: Record | None = None) -> None:
         """Tell of all finished rounds that the tracker was not told of; the newest may be given."""
-        done = self._told["rounds"]
+        done = self._told.rounds
         if done == 0:
             settings = flatten(self._run.experiment().to_dict())
             self._tracker.settings({key: _simple(value) for key, value in settings.items()})
-        records = [record] if record is not None and record.round == done + 1 else self._run.rounds()[done:]
-        for each in records:
+        records = [record] if record is not None and record.round == done + 1 else self._run.rounds()
+        for each in (each for each in records if each.round > done):
             self._tracker.entry(Entry.of(each))
             self._note(rounds=each.round)
 
     def close(self) -> None:
         """Hand over the files of a run that is done, and write down all that was told."""
-        if not self._told["artifacts"] and self._told["rounds"] >= self._run.experiment().rounds:
-            self._tracker.artifacts([self._run.path / name for name in ARTIFACTS if (self._run.path / name).exists()])
+        if not self._told.artifacts and self._told.rounds >= self._run.experiment().rounds:
+            files = [self._run.inside / name for name in ARTIFACTS]
+            self._tracker.artifacts([file.path for file in files if file.exists()])
             self._note(artifacts=True)
         self._tracker.close()
 
     def _note(self, **changes: Any) -> None:
-        self._told |= changes
-        write_json(self._file, self._told)
+        self._told = self._told.model_copy(update=changes)
+        write_json(self._file, self._told.to_dict())
+
+
+def _read_told(file: InnerPath) -> Told:
+    if not file.exists():
+        return Told()
+    stored = read_json(file)
+    with reading(file):
+        return Told.parse(stored)
+
+
+def _refuse_ways_out(folder: InnerPath, past: str) -> None:
+    """Refuse links that lead out of a tracker's folder: its library opens files there by their paths."""
+    root = folder.path.resolve()
+    for place, folders, files in os.walk(root):
+        for entry in (Path(place) / name for name in (*folders, *files)):
+            if entry.is_symlink() and not entry.resolve().is_relative_to(root):
+                raise UserError(f"{entry} leads out of {folder}: no link inside of a run is followed; remove it")
+        folders[:] = [name for name in folders if not fnmatch(name, past)]
 
 
 def find_tracker(name: str) -> type[Tracker]:

@@ -12,32 +12,43 @@ from typing import Any
 from mlflow.entities import Metric, Param
 from mlflow.tracking import MlflowClient
 
-from feddecorr.files import write_bytes
+from feddecorr.errors import UserError
+from feddecorr.inner_paths import InnerPath
 from feddecorr.trackers.tracker import Entry, Tracker
 
 EXPERIMENT = "feddecorr"
 MOST_METRICS, MOST_SETTINGS = 1000, 100
 """So many go into one message."""
 
+JOURNAL_END = bytes.fromhex("d9d505f920a163d7")
+"""How a journal of SQLite ends that names another file, which SQLite then removes; ours never do."""
+
 
 class MLflow(Tracker):
     """Metrics by step, settings as parameters, spectra as files: MLflow has no histograms."""
 
     def __init__(self, folder: Path, *, name: str, digest: str, number: int) -> None:  # noqa: ARG002 - known by its id
-        self._folder = folder
-        place = os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{folder.resolve() / 'mlflow.db'}"
-        self._client = MlflowClient(place)
-        known = folder / "run_id"
+        server = os.environ.get("MLFLOW_TRACKING_URI")
+        self._files = None if server else (folder.resolve() / "artifacts").as_uri()
+        if not server:
+            _refuse_journal(folder / "mlflow.db-journal")
+        self._client = MlflowClient(server or f"sqlite:///{folder.resolve() / 'mlflow.db'}")
+        known = InnerPath(folder) / "run_id"
         if not known.exists():
             run = self._client.create_run(self._experiment(), run_name=name, tags={"digest": digest})
-            write_bytes(known, run.info.run_id.encode())
-        self._id = known.read_text()
+            known.write(run.info.run_id.encode())
+        self._id = known.read().decode()
+        files = str(self._client.get_run(self._id).info.artifact_uri)
+        if self._files and files != f"{self._files}/{self._id}/artifacts":
+            raise UserError(
+                f"{folder} would write its files to {files}, which lies outside of it: remove {folder}, and MLflow is "
+                "told everything again"
+            )
 
     def _experiment(self) -> str:
         if found := self._client.get_experiment_by_name(EXPERIMENT):
             return str(found.experiment_id)
-        own = None if "MLFLOW_TRACKING_URI" in os.environ else (self._folder.resolve() / "artifacts").as_uri()
-        return str(self._client.create_experiment(EXPERIMENT, artifact_location=own))
+        return str(self._client.create_experiment(EXPERIMENT, artifact_location=self._files))
 
     def settings(self, flat: Mapping[str, Any]) -> None:
         """Note them as parameters."""
@@ -62,3 +73,11 @@ class MLflow(Tracker):
 
     def close(self) -> None:
         """Do nothing: all is written already."""
+
+
+def _refuse_journal(file: Path) -> None:
+    if file.exists() and file.stat().st_size >= len(JOURNAL_END):
+        with file.open("rb") as journal:
+            journal.seek(-len(JOURNAL_END), os.SEEK_END)
+            if journal.read() == JOURNAL_END:
+                raise UserError(f"{file} names a file outside of the run, which SQLite would remove: remove {file}")

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from feddecorr.runs.record import Record
 
@@ -47,6 +47,9 @@ class Tracker(ABC):
 
     It is made anew whenever a run goes on; `number` is the last round that it was told of before.
     """
+
+    past: ClassVar[str] = ""
+    """How folders are called into which it never writes again; what is in them, links to its own logs too, is done."""
 
     @abstractmethod
     def __init__(self, folder: Path, *, name: str, digest: str, number: int) -> None: ...

@@ -9,13 +9,18 @@ from typing import Any
 
 import wandb
 
+from feddecorr.errors import UserError
 from feddecorr.trackers.tracker import Entry, Tracker
 
 
 class WeightsAndBiases(Tracker):
     """Offline, unless WANDB_MODE says otherwise; several parts of an interrupted run have one id."""
 
+    past = "*run-*"
+
     def __init__(self, folder: Path, *, name: str, digest: str, number: int) -> None:
+        if (settings := folder / "wandb" / "settings").exists():
+            raise UserError(f"{settings} could send the run elsewhere: remove it, and set what you want by variables")
         mode = os.environ.get("WANDB_MODE", "offline")
         self._run = wandb.init(
             project=os.environ.get("WANDB_PROJECT", "feddecorr"),

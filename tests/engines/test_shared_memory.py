@@ -1,0 +1,79 @@
+"""Where workers cannot share memory, or cannot write: one sentence that says what is short, and what helps."""
+
+import errno
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from small import small, write_settings
+
+from feddecorr.engines import shared_memory
+from feddecorr.engines.parcel import Layout, Parcel
+from feddecorr.errors import RunError
+from feddecorr.federation import Simulation
+from feddecorr.inner_paths import InnerPath
+from feddecorr.messages import Broadcast
+from feddecorr.runs.memories import Memories
+from feddecorr.states import State
+
+
+def refuse(number: int) -> object:
+    """Return what fails as PyTorch does."""
+
+    def fail(_: torch.Tensor) -> None:
+        said = f"unable to allocate shared memory(shm) for file </torch_1>: {os.strerror(number)} ({number})"
+        raise RuntimeError(said)
+
+    return fail
+
+
+@pytest.mark.parametrize("size", [4_000_000, 64_000_000])
+def test_too_little_shared_memory_is_counted(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.Tensor, "share_memory_", refuse(errno.ENOSPC))
+    monkeypatch.setattr(shared_memory, "PLACE", Path.cwd())
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: (size, size - 1_500_000, 1_500_000))
+    with pytest.raises(RunError, match="docker run") as caught:
+        Parcel(Layout.of({"weights": {"w": torch.zeros(25_000_000)}}))
+    assert f"shares 100.0 MB more with its workers: {Path.cwd()} has 1.5 of {size / 1e6:.1f} MB left" in str(
+        caught.value
+    )
+    (wanted,) = re.findall(r"docker run --shm-size=(\d+)m", str(caught.value))
+    assert int(wanted) * 1e6 > size - 1.5e6 + 4 * 100e6 > int(wanted) / 2 * 1e6
+    assert "engine=serial" in str(caught.value)
+
+
+def test_other_shortages_say_what_helps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.Tensor, "share_memory_", refuse(errno.EMFILE))
+    with pytest.raises(RunError, match=r"ulimit -n"):
+        Simulation(small("engine=pool")).open(Memories(InnerPath(Path()))).__enter__()
+
+
+class Full(Memories):
+    """On a disk without room."""
+
+    def save(self, client: int, now: int, memory: State) -> None:  # noqa: ARG002 - as it is called
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), f"/full/{client}")
+
+
+def test_a_worker_s_full_disk_is_no_lack_of_memory(tmp_path: Path) -> None:
+    """It ends the run, as in this process, whatever is to be done about clients that are missing."""
+    simulation = Simulation(small("engine=pool", "engine.workers=2", "missing=continue"))
+    said = r"/full/\d: No space left on device \(make room on that disk\)"
+    with simulation.open(Full(InnerPath(tmp_path))) as run_clients, pytest.raises(RunError, match=said):
+        list(run_clients(Broadcast.of(1, simulation.federation.start()), [0, 1, 2, 3]))
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits of Linux")
+@pytest.mark.parametrize("files", [8, 16, 20, 24])
+def test_few_open_files_end_a_run_without_a_traceback(files: int, tmp_path: Path) -> None:
+    settings = write_settings(tmp_path / "small.json")
+    words = f"{settings} rounds=1 engine=pool engine.workers=2 --out {tmp_path / 'run'}"
+    command = f"ulimit -n {files}; exec {sys.executable} -P -m feddecorr run {words}"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)  # noqa: S607 - from the path
+    assert "Traceback" not in done.stderr
+    assert done.returncode == 0 or re.search(r"error: .*ulimit -n", done.stderr.splitlines()[-1])

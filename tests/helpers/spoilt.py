@@ -1,0 +1,39 @@
+"""A real run, some of whose clients send something else than they should."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from feddecorr.engines.engine import RunClients
+from feddecorr.federation import Federation, Simulation
+from feddecorr.messages import Broadcast, Failure, Update
+from feddecorr.runs.memories import Memories
+from feddecorr.settings.experiment import Experiment
+
+Spoil = Callable[[Update], Update | Failure]
+
+
+class Spoilt:
+    """A connection to simulated clients; what those of the table send is changed."""
+
+    def __init__(self, experiment: Experiment, spoil: Mapping[int, Spoil]) -> None:
+        self._simulation = Simulation(experiment)
+        self._spoil = spoil
+
+    @property
+    def federation(self) -> Federation:
+        """What is known of them."""
+        return self._simulation.federation
+
+    @contextmanager
+    def open(self, memories: Memories) -> Iterator[RunClients]:
+        """Let the experiment's engine run the clients."""
+        with self._simulation.open(memories) as run_clients:
+
+            def spoilt(broadcast: Broadcast, clients: Sequence[int]) -> Iterator[Update | Failure]:
+                for answer in run_clients(broadcast, clients):
+                    changed = self._spoil.get(answer.client)
+                    yield changed(answer) if changed and isinstance(answer, Update) else answer
+
+            yield spoilt
