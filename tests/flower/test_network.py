@@ -30,6 +30,9 @@ from feddecorr.runs.record import Record
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 CLIENTS = 3
+IMPOSTOR = 66
+"""The number of a key that is registered, and is no client's."""
+
 WORDS = [f"clients={CLIENTS}", "method=scaffold", "regularizers=feddecorr", "missing=continue", "rounds=50"]
 
 
@@ -106,11 +109,12 @@ def test_every_part_is_started_again_by_systemd() -> None:
 
 def test_only_nodes_come_through_the_gate(loopback: Loopback, folder: Path) -> None:
     """On the SuperLink itself, anyone with the authority's certificate can register a key; not through the gate."""
-    write_node_keys(folder, 66)
-    assert loopback.flwr("supernode", "register", folder / "node66.pub", "gate").returncode != 0
+    write_node_keys(folder, IMPOSTOR)
+    key = folder / f"node{IMPOSTOR}.pub"
+    assert loopback.flwr("supernode", "register", key, "gate").returncode != 0
     closed = ["/v1/control/start-run", "/v1/runtime/pull-messages", "//v1/control/x", "/v1/fleet/../control/x", "/"]
     assert [loopback.ask(loopback.gate, path) for path in closed] == [403] * len(closed)
-    assert loopback.flwr("supernode", "register", folder / "node66.pub", "lab").returncode == 0
+    assert loopback.flwr("supernode", "register", key, "lab").returncode == 0
 
 
 class Site:
@@ -120,7 +124,8 @@ class Site:
         self.loopback = loopback
         self.folder = loopback.folder
         self.directory = RunDirectory(self.folder / "run")
-        self.words = [write_settings(self.folder / "settings.json"), *WORDS, "data=nodes"]
+        self.words = [write_settings(self.folder / "settings.json"), *WORDS, "data=nodes", "engine=flower"]
+        self.words.append("engine.authenticated=true")
         write_images(self.folder)
         self.write_app("app")
         self.nodes = [self.start_node(client) for client in range(CLIENTS)]
@@ -134,11 +139,12 @@ class Site:
         environment = self.loopback.environment
         subprocess.run([*command, *options], check=True, env=environment, cwd=self.folder, capture_output=True)
 
-    def start_node(self, client: int) -> subprocess.Popen[bytes]:
-        """Start the node of a client, with its own images and its own disk."""
-        data, memory = f"npz:{self.folder}/images{client}.npz", f"{self.folder}/disk{client}"
+    def start_node(self, client: int, *, key: int | None = None) -> subprocess.Popen[bytes]:
+        """Start the node of a client, with its own images, its own disk and its own key, unless another is named."""
+        node = client if key is None else key
+        data, memory = f"npz:{self.folder}/images{client}.npz", f"{self.folder}/disk{node}"
         part = {"partition-id": client, "num-partitions": CLIENTS}  # for the examples
-        return self.loopback.start_node(client, {"client": client, "data": data, "memory": memory, **part})
+        return self.loopback.start_node(node, {"client": client, "data": data, "memory": memory, **part})
 
     def run(self, name: str, *, app: str = "app") -> subprocess.Popen[bytes]:
         """Start the app as a user would; its output goes to a log of that name."""
@@ -221,7 +227,10 @@ def test_the_examples_run_as_they_say(site: Site, tmp_path: Path) -> None:
 
 
 def test_a_run_survives_a_node(site: Site) -> None:
-    """It is killed while it trains. The round ends without it, and later ones begin without it, until it is back."""
+    """It is killed while it trains. The round ends without it, and later ones begin without it, until it is back.
+
+    A node with another registered key that claims to be it takes no part meanwhile.
+    """
     loopback, directory = site.loopback, site.directory
     fourth = site.run("fourth")
     site.wait_for_a_round()
@@ -235,6 +244,10 @@ def test_a_run_survives_a_node(site: Site) -> None:
     assert re.search(r"clients? (\d, )*3 of 4 did not connect within engine.wait=1 seconds", told)
     assert not (site.folder / "no-run").exists()
     loopback.wait_for(lambda: any(record.missing for record in directory.rounds()))
+    impostor = site.start_node(1, key=IMPOSTOR)
+    loopback.wait_for(lambda: "is left out: client 1 belongs to the key" in site.printed("fourth"))
+    loopback.kill(impostor)
+    assert directory.rounds()[-1].missing, "the number is not the impostor's"
     # It comes back, with what its client remembers.
     site.start_node(1)
     last = directory.finished_rounds()
