@@ -261,6 +261,8 @@ class InnerPath:
     @contextmanager
     def _opened(self, *, make: bool = False) -> Iterator[int]:
         """Open the folder that this is, and let it be made on the way."""
+        if make:
+            self.root.mkdir(parents=True, exist_ok=True)
         folder = os.open(self.root, FOLDER)
         try:
             for depth, name in enumerate(self.parts, start=1):

@@ -8,7 +8,6 @@ from small import digest, result, small
 from feddecorr.errors import RunError, UserError
 from feddecorr.federation import Simulation
 from feddecorr.files import write_json
-from feddecorr.inner_paths import InnerPath
 from feddecorr.messages import Broadcast, Update
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.memories import Memories
@@ -57,7 +56,7 @@ def test_updates_can_be_kept(tmp_path: Path, engine: str, words: str) -> None:
     simulation = Simulation(small(f"engine={engine}", *words.split()))
     server = simulation.federation.start()
     kept: list[tuple[Update, str]] = []
-    with simulation.open(Memories(InnerPath(tmp_path))) as run_clients:
+    with simulation.open(Memories(tmp_path)) as run_clients:
         for number in (1, 2, 3):
             updates = run_clients(Broadcast.of(number, server), [0, 1, 2, 3])
             kept += [

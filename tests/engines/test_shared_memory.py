@@ -50,7 +50,7 @@ def test_too_little_shared_memory_is_counted(size: int, monkeypatch: pytest.Monk
 def test_other_shortages_say_what_helps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.Tensor, "share_memory_", refuse(errno.EMFILE))
     with pytest.raises(RunError, match=r"ulimit -n"):
-        Simulation(small("engine=pool")).open(Memories(InnerPath(Path()))).__enter__()
+        Simulation(small("engine=pool")).open(Memories(Path())).__enter__()
 
 
 class Full(Memories):

@@ -2,7 +2,6 @@ from pathlib import Path
 
 import torch
 
-from feddecorr.inner_paths import InnerPath
 from feddecorr.runs.memories import Memories
 from feddecorr.states import State
 
@@ -12,11 +11,11 @@ def state(value: float) -> State:
 
 
 def test_a_client_that_never_took_part_remembers_nothing(tmp_path: Path) -> None:
-    assert Memories(InnerPath(tmp_path)).load(3, before=10) == {}
+    assert Memories(tmp_path).load(3, before=10) == {}
 
 
 def test_a_round_begins_with_the_newest_memory_from_before_it(tmp_path: Path) -> None:
-    memories = Memories(InnerPath(tmp_path))
+    memories = Memories(tmp_path)
     for number in (1, 4, 6):
         memories.save(3, number, state(number))
     assert float(memories.load(3, before=6)["x"]) == 4
@@ -26,7 +25,7 @@ def test_a_round_begins_with_the_newest_memory_from_before_it(tmp_path: Path) ->
 
 
 def test_what_was_replaced_is_dropped_once_it_is_settled(tmp_path: Path) -> None:
-    memories = Memories(InnerPath(tmp_path))
+    memories = Memories(tmp_path)
     for number in (1, 4, 6):
         memories.save(3, number, state(number))
     memories.settle([3], 4)
@@ -34,7 +33,7 @@ def test_what_was_replaced_is_dropped_once_it_is_settled(tmp_path: Path) -> None
 
 
 def test_a_client_without_news_keeps_what_it_has(tmp_path: Path) -> None:
-    memories = Memories(InnerPath(tmp_path))
+    memories = Memories(tmp_path)
     memories.save(3, 1, state(1))
     memories.settle([3, 5], 2)
     assert float(memories.load(3, before=9)["x"]) == 1

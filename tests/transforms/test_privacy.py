@@ -241,7 +241,7 @@ def test_clients_add_their_noise_before_they_send_whoever_runs_them(engine: str,
     words = ("model.norm=group", "transforms=locally_private", "evaluation.epochs=true", f"engine={engine}")
     simulation = Simulation(small(*words, "transforms.locally_private.noise=1000"))
     server = simulation.federation.start()
-    with simulation.open(Memories(InnerPath(tmp_path))) as run_clients:
+    with simulation.open(Memories(tmp_path)) as run_clients:
         for answer in run_clients(Broadcast.of(1, server), range(4)):
             assert isinstance(answer, Update)
             apart = flat(answer.weights) - flat(server.weights)

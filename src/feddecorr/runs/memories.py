@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 
 from feddecorr.files import load_tensors, save_tensors
 from feddecorr.inner_paths import InnerPath
@@ -29,8 +30,8 @@ class Memories:
     files of a round that was never finished do no harm.
     """
 
-    def __init__(self, directory: InnerPath) -> None:
-        self.directory = directory
+    def __init__(self, directory: InnerPath | Path) -> None:
+        self.directory = InnerPath(directory) if isinstance(directory, Path) else directory
 
     def load(self, client: int, before: int) -> State:
         """Return what the client remembers when that round begins; nothing if it never took part."""
