@@ -15,7 +15,6 @@ from local_grid import LocalGrid
 
 from feddecorr import FedDecorrLoss, diagnose
 from feddecorr.collapse.shared_evidence import Evidence
-from feddecorr.errors import RunError, UserError
 from feddecorr.flower.spectrum_metrics import BYTES, average_with_spectrum
 from feddecorr.threads import threads
 
@@ -101,10 +100,3 @@ def test_merged_evidence_measures_what_all_samples_together_would() -> None:
     whole = diagnose(model, parts)
     assert (found["global_samples"], found["global_accuracy"], found["eval_acc"]) == (27, whole.accuracy, 0.5)
     assert found["global_effective_rank"] == pytest.approx(whole.effective_rank, rel=1e-9)
-
-
-def test_what_is_no_evidence_is_refused() -> None:
-    with pytest.raises(RunError, match="0 of 1 clients sent evidence"):
-        average_with_spectrum([reply(1 << 40)], "num-examples")
-    with pytest.raises(UserError):
-        average_with_spectrum([reply(b"\x80\x04.")], "num-examples")
