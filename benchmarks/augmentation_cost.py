@@ -21,13 +21,13 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from benchmarks.recording import write_record
+from feddecorr.config.training import Training
 from feddecorr.data import Synthetic
 from feddecorr.data.augment.changes import augment
 from feddecorr.engines.allocator import keep_freed_memory
 from feddecorr.models import ResNet20
-from feddecorr.models.placement import prepare
-from feddecorr.optimizers import SGD
-from feddecorr.settings.training import Training
+from feddecorr.training.optimizers import SGD
+from feddecorr.training.placement import prepare
 
 CONTESTANTS: dict[str, tuple[str, ...]] = {
     "none": (),

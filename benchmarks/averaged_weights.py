@@ -18,13 +18,13 @@ from pathlib import Path
 
 from benchmarks.methods_accuracy import accuracy
 from benchmarks.recording import write_record
-from feddecorr.federation import Simulation
+from feddecorr.config.experiment import Experiment
+from feddecorr.config.overrides import read_words
+from feddecorr.core.states import Mean, State
+from feddecorr.paper.scales import find_scale
+from feddecorr.results.sample import Sample
 from feddecorr.runs.pipeline import run
-from feddecorr.settings.experiment import Experiment
-from feddecorr.settings.words import read_words
-from feddecorr.states import Mean, State
-from feddecorr.studies.sample import Sample
-from feddecorr.studies.scales import find_scale
+from feddecorr.server.federation import Simulation
 
 LAST = 10
 SCHEDULES = ("constant", "cosine")

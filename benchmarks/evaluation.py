@@ -23,12 +23,12 @@ import torch
 
 from benchmarks.recording import write_record
 from benchmarks.turns import Contestant, contest, take_part
+from feddecorr.config.experiment import Experiment
+from feddecorr.config.overrides import read_words
 from feddecorr.engines.allocator import keep_freed_memory
-from feddecorr.federation import Simulation
+from feddecorr.runs.eval_schedule import rhythm
 from feddecorr.runs.pipeline import run
-from feddecorr.runs.rhythm import rhythm
-from feddecorr.settings.experiment import Experiment
-from feddecorr.settings.words import read_words
+from feddecorr.server.federation import Simulation
 
 DATA = ["data=synthetic", "data.test=10000", "partition=homogeneous", "training.epochs=1", "engine=pool"]
 MANY = [

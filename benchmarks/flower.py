@@ -25,13 +25,13 @@ from typing import Any
 import psutil
 
 from benchmarks.recording import write_record
-from feddecorr.federation import Simulation
+from feddecorr.config.experiment import Experiment
+from feddecorr.config.overrides import read_words
+from feddecorr.core.messages import Broadcast
+from feddecorr.core.wire import from_bytes, to_bytes
 from feddecorr.flower.session import simulated
-from feddecorr.messages import Broadcast
 from feddecorr.runs.pipeline import run
-from feddecorr.settings.experiment import Experiment
-from feddecorr.settings.words import read_words
-from feddecorr.wire import from_bytes, to_bytes
+from feddecorr.server.federation import Simulation
 
 ENGINES = ("serial", "pool", "flower")
 TEN = ["data=digits", "clients=10", "regularizers=feddecorr", "training.epochs=1", "evaluation.every=1000"]

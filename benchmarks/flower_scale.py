@@ -36,16 +36,16 @@ from flwr.superlink.federation import NoOpFederationManager
 from flwr.superlink.grid import InMemoryGrid
 
 from benchmarks.recording import write_record
+from feddecorr.config.experiment import Experiment
+from feddecorr.config.overrides import read_words
+from feddecorr.core.messages import Broadcast, Update
+from feddecorr.core.wire import from_bytes, to_bytes
 from feddecorr.data import PixelSums
 from feddecorr.flower.client_app import LARGEST
 from feddecorr.flower.deployment import Deployment
 from feddecorr.flower.envelope import seal, unseal, wrap
 from feddecorr.flower.introduction import Introduction
-from feddecorr.messages import Broadcast, Update
 from feddecorr.runs.pipeline import ensure
-from feddecorr.settings.experiment import Experiment
-from feddecorr.settings.words import read_words
-from feddecorr.wire import from_bytes, to_bytes
 
 PIXELS = torch.zeros(2, 32, 32, 3, dtype=torch.uint8)
 SUMS = PixelSums.of(PIXELS.add(torch.tensor([[[[0]]], [[[2]]]], dtype=torch.uint8)))

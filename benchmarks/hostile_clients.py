@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.recording import write_record
+from feddecorr.config.experiment import Experiment
+from feddecorr.config.overrides import read_words
 from feddecorr.errors import RunError
 from feddecorr.runs.pipeline import run
-from feddecorr.settings.experiment import Experiment
-from feddecorr.settings.words import read_words
 
 LAST = 5
 KEPT = 10

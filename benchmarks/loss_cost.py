@@ -23,12 +23,13 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from benchmarks.recording import write_record
-from feddecorr import contrast, decorrelation
+from feddecorr.collapse.representation import capture_representations
 from feddecorr.engines.allocator import keep_freed_memory
+from feddecorr.loss import contrastive as contrast
+from feddecorr.loss import decorrelation
 from feddecorr.models import MobileNetV2
-from feddecorr.objective import Pass, proximal
-from feddecorr.optimizers import SGD
-from feddecorr.representation import capture_representations
+from feddecorr.objective.terms import Pass, proximal
+from feddecorr.training.optimizers import SGD
 
 Loss = Callable[[Tensor], Tensor]
 BATCH, CLASSES, WEIGHT = 64, 10, 0.1

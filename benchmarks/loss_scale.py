@@ -17,10 +17,10 @@ from statistics import mean, stdev
 from typing import Any
 
 from benchmarks.recording import command, write_record
+from feddecorr.config.experiment import Experiment
+from feddecorr.config.overrides import read_words
 from feddecorr.engines.allocator import keep_freed_memory
 from feddecorr.runs.pipeline import run
-from feddecorr.settings.experiment import Experiment
-from feddecorr.settings.words import read_words
 
 SETTINGS = [
     "data=cifar10", "data.train=4000", "data.test=1500", "clients=10", "partition=dirichlet", "partition.alpha=0.05",

@@ -26,10 +26,10 @@ import psutil
 
 from benchmarks.recording import write_record
 from benchmarks.turns import environment
+from feddecorr.config.experiment import Experiment
+from feddecorr.config.overrides import read_words
 from feddecorr.engines.processes import context
 from feddecorr.runs.pipeline import run
-from feddecorr.settings.experiment import Experiment
-from feddecorr.settings.words import read_words
 
 FEW, MANY = 1000, (100_000, 1_000_000)
 COHORT, ROUNDS = 50, 12

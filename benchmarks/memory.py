@@ -17,9 +17,9 @@ from typing import Any
 import psutil
 
 from benchmarks.recording import write_record
+from feddecorr.config.experiment import Experiment
+from feddecorr.config.overrides import read_words
 from feddecorr.runs.pipeline import run
-from feddecorr.settings.experiment import Experiment
-from feddecorr.settings.words import read_words
 
 WORDS = [
     "data=synthetic", "data.train=200", "data.test=100", "data.size=8", "data.channels=1", "clients=4",

@@ -18,14 +18,14 @@ from pathlib import Path
 import torch
 
 from benchmarks.recording import write_record
+from feddecorr.config.experiment import Experiment
+from feddecorr.config.overrides import read_words
+from feddecorr.core.states import State
+from feddecorr.core.threads import threads
 from feddecorr.engines.allocator import keep_freed_memory
-from feddecorr.federation import Simulation
 from feddecorr.methods import METHODS
 from feddecorr.runs.pipeline import run
-from feddecorr.settings.experiment import Experiment
-from feddecorr.settings.words import read_words
-from feddecorr.states import State
-from feddecorr.threads import threads
+from feddecorr.server.federation import Simulation
 
 LAST = 5
 CURVES_OF_RUNS = "accuracy after each round"

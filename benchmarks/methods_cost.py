@@ -23,12 +23,12 @@ from typing import Any
 import torch
 
 from benchmarks.recording import write_record
-from feddecorr.client import Client
+from feddecorr.config.experiment import Experiment
+from feddecorr.config.overrides import read_words
 from feddecorr.engines.allocator import keep_freed_memory
-from feddecorr.federation import Simulation
 from feddecorr.methods import METHODS
-from feddecorr.settings.experiment import Experiment
-from feddecorr.settings.words import read_words
+from feddecorr.server.federation import Simulation
+from feddecorr.training.client import Client
 
 WORDS = [
     "data=synthetic", "data.train=256", "data.test=10", "clients=2", "partition=homogeneous", "model=mobilenetv2",

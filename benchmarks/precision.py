@@ -22,12 +22,12 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from benchmarks.recording import command, write_record
+from feddecorr.config.training import Training
+from feddecorr.core.randomness import generator, seeded
 from feddecorr.engines.allocator import keep_freed_memory
 from feddecorr.models import MODELS
-from feddecorr.models.placement import prepare
-from feddecorr.optimizers import SGD
-from feddecorr.randomness import generator, seeded
-from feddecorr.settings.training import Training
+from feddecorr.training.optimizers import SGD
+from feddecorr.training.placement import prepare
 
 PLAIN = {"memory_format": "contiguous"}
 SETTINGS: dict[str, dict[str, Any]] = {

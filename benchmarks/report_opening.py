@@ -22,13 +22,13 @@ import numpy as np
 from playwright.sync_api import sync_playwright
 
 from benchmarks.recording import write_record
-from feddecorr.files import load_tensors
+from feddecorr.config.experiment import Experiment
+from feddecorr.config.overrides import read_words
+from feddecorr.core.files import load_tensors
 from feddecorr.report.runs_page import write_report
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import run
 from feddecorr.runs.weights_file import Mark, write_weights
-from feddecorr.settings.experiment import Experiment
-from feddecorr.settings.words import read_words
 
 WORDS = ("data=digits", "rounds=1", "training.epochs=1", "regularizers=feddecorr")
 DRAWN = "[...document.querySelectorAll('.plotly-graph-div')].every(figure => figure.querySelector('.trace, .hm'))"

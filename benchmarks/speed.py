@@ -24,11 +24,11 @@ from torch.nn.functional import cross_entropy
 
 from benchmarks.recording import write_record
 from benchmarks.turns import Contestant, contest, take_part
-from feddecorr.federation import Simulation
-from feddecorr.rounds import draw_clients
+from feddecorr.config.experiment import Experiment
+from feddecorr.config.overrides import read_words
 from feddecorr.runs.pipeline import run
-from feddecorr.settings.experiment import Experiment
-from feddecorr.settings.words import read_words
+from feddecorr.server.federation import Simulation
+from feddecorr.server.rounds import draw_clients
 
 SETTINGS: dict[str, list[str]] = {
     "10 clients, Dirichlet 0.5, 10 000 images, batch 64": [

@@ -27,15 +27,15 @@ from typing import Any
 import psutil
 
 from benchmarks.recording import write_record
+from feddecorr.config.experiment import Experiment
+from feddecorr.config.overrides import read_words
 from feddecorr.engines.allocator import keep_freed_memory
 from feddecorr.engines.pool import Pool
 from feddecorr.engines.processes import context
+from feddecorr.results.study import Arm
 from feddecorr.runs.pipeline import run
-from feddecorr.settings.experiment import Experiment
-from feddecorr.settings.words import read_words
-from feddecorr.studies.runner import run_all
-from feddecorr.studies.status import Status
-from feddecorr.studies.study import Arm
+from feddecorr.sweeps.runner import run_all
+from feddecorr.sweeps.status import Status
 
 CORES = 2
 WORDS = [

@@ -18,8 +18,8 @@ from typing import Any
 from benchmarks.recording import write_record
 from benchmarks.speed import ours
 from benchmarks.turns import Contestant, contest, take_part
-from feddecorr.settings.experiment import Experiment
-from feddecorr.settings.words import read_words
+from feddecorr.config.experiment import Experiment
+from feddecorr.config.overrides import read_words
 
 WORDS = [
     "data=synthetic", "data.test=10", "model=resnet18", "training.epochs=1", "evaluation.every=1000",

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
 from feddecorr import Experiment, capture_representations
-from feddecorr.decorrelation import spectral_entropy
+from feddecorr.loss.decorrelation import spectral_entropy
 
 
 def load() -> tuple[TensorDataset, TensorDataset]:

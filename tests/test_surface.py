@@ -9,7 +9,7 @@ import pytest
 from pages import ROOT, all_pages
 from surface import SURFACE, said_of
 
-from feddecorr.settings.experiment import FAMILIES
+from feddecorr.config.experiment import FAMILIES
 
 PAGES = {page.path: page for page in all_pages()}
 PAGE = PAGES["docs/extending.md"].text
@@ -50,7 +50,7 @@ def test_nothing_is_listed_twice() -> None:
     assert len(NAMES) == len(set(NAMES)) > 50
 
 
-@pytest.mark.parametrize("module", ["feddecorr", "feddecorr.theory"])
+@pytest.mark.parametrize("module", ["feddecorr", "feddecorr.paper.theory"])
 def test_what_a_package_offers_at_its_top_is_listed(module: str) -> None:
     assert set(SURFACE[module]) == set(import_module(module).__all__)
 
@@ -79,9 +79,9 @@ def test_pages_name_nothing_else(path: str) -> None:
 @pytest.mark.parametrize(
     "code",
     [
-        "from feddecorr.intake import Intake",
+        "from feddecorr.server.intake import Intake",
         "from feddecorr.data import DATA",
-        "import feddecorr.rounds",
+        "import feddecorr.server.rounds",
         "import feddecorr\nfeddecorr.federate",
     ],
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from benchmarks.quotes.pairs import ALPHA, main_runs
 from benchmarks.quotes.records import ROOT
 from feddecorr.report.printed import save
-from feddecorr.studies.printed_figures import FIGURES, Material
+from feddecorr.sweeps.printed_figures import FIGURES, Material
 
 PICTURES: dict[str, tuple[str, str, tuple[float, ...]]] = {
     "spectra": ("spectra", "small", ()),

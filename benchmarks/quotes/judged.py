@@ -8,10 +8,10 @@ from functools import cache
 from benchmarks.quotes.judgements import judge_in_words
 from benchmarks.quotes.pairs import interval, summaries
 from benchmarks.quotes.records import ROOT, record, table
-from feddecorr.studies.claims import judge
-from feddecorr.studies.claims.claim import ANSWERS, FAILS, HOLDS, OPEN, PARTLY, POINTS, Claim, Fact, Part
-from feddecorr.studies.claims.plan import PLAN, read_plan
-from feddecorr.studies.sample import Sample
+from feddecorr.paper.claims import judge
+from feddecorr.paper.claims.claim import ANSWERS, FAILS, HOLDS, OPEN, PARTLY, POINTS, Claim, Fact, Part
+from feddecorr.paper.claims.plan import PLAN, read_plan
+from feddecorr.results.sample import Sample
 
 COMPUTED = ("16", "17")
 """Claims that are computed on the spot, with other last digits on other processors: no numbers are quoted."""

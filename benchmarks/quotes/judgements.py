@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from feddecorr.studies.claims.claim import FAILS, HOLDS, OPEN, PARTLY, Claim
+from feddecorr.paper.claims.claim import FAILS, HOLDS, OPEN, PARTLY, Claim
 
 JUDGEMENTS: dict[str, tuple[str, str]] = {
     "1": (

@@ -9,14 +9,14 @@ from functools import cache
 from statistics import fmean
 
 from benchmarks.quotes.records import ROOT, table
-from feddecorr.studies.claims.evidence import PairedRuns, paired_runs, runs_of, sample
-from feddecorr.studies.contexts import context
-from feddecorr.studies.grid import experiment
-from feddecorr.studies.local_models import local_values
-from feddecorr.studies.sample import Sample
-from feddecorr.studies.scales import find_scale
-from feddecorr.studies.study import Labels
-from feddecorr.studies.summary import Summary, read_summaries
+from feddecorr.paper.claims.evidence import PairedRuns, paired_runs, runs_of, sample
+from feddecorr.paper.grid import experiment
+from feddecorr.paper.scales import find_scale
+from feddecorr.results.contexts import context
+from feddecorr.results.local_models import local_values
+from feddecorr.results.sample import Sample
+from feddecorr.results.study import Labels
+from feddecorr.results.summary import Summary, read_summaries
 
 ALPHA = ["partition.alpha"]
 

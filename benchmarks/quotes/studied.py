@@ -8,11 +8,11 @@ from functools import cache
 
 from benchmarks.quotes.pairs import arrow, interval, summaries
 from benchmarks.quotes.records import table
-from feddecorr.studies.cells import Cell, gather
-from feddecorr.studies.lookup import find_studies
-from feddecorr.studies.results import results_of_records
-from feddecorr.studies.study import Label, Result, Table
-from feddecorr.studies.summary import STATISTICS
+from feddecorr.paper.lookup import find_studies
+from feddecorr.results.cells import Cell, gather
+from feddecorr.results.study import Label, Result, Table
+from feddecorr.results.summary import STATISTICS
+from feddecorr.sweeps.results import results_of_records
 
 
 @cache

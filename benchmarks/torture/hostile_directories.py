@@ -27,7 +27,7 @@ from typing import Any
 from benchmarks.recording import write_record
 from benchmarks.torture.every_write import apart as in_fork
 from benchmarks.torture.small_runs import small_experiment
-from feddecorr.cli import main as feddecorr_command
+from feddecorr.paper.commands import main as feddecorr_command
 from feddecorr.runs.pipeline import run
 
 SECONDS = 60

@@ -43,24 +43,23 @@ from benchmarks.recording import write_record
 from benchmarks.torture.broken_inputs import mutate
 from benchmarks.torture.mutations import JSON, change_bytes, change_json, change_update
 from benchmarks.torture.small_runs import small_experiment
-from feddecorr.checks import LONGEST_TEXT
-from feddecorr.collapse.shared_evidence import Evidence
 from feddecorr.collapse.statistics import Moments
+from feddecorr.config.experiment import Experiment
+from feddecorr.core.checks import LONGEST_TEXT
+from feddecorr.core.client_memory import Memories
+from feddecorr.core.evidence import Evidence
+from feddecorr.core.messages import Broadcast, Failure, Update
+from feddecorr.core.states import State
+from feddecorr.core.strict_json import parse_json
+from feddecorr.core.wire import from_bytes, to_bytes
 from feddecorr.data.dataset import PixelSums
-from feddecorr.engines.engine import RunClients
 from feddecorr.errors import RunError, UserError
-from feddecorr.federation import Connection, Federation, Simulation
 from feddecorr.flower import deployment, nodes
 from feddecorr.flower.envelope import BYTES, CONTENT, NOTE, seal, unseal, wrap
 from feddecorr.flower.introduction import Introduction, federation_of
-from feddecorr.messages import Broadcast, Failure, Update
 from feddecorr.runs.directory import RunDirectory
-from feddecorr.runs.memories import Memories
 from feddecorr.runs.pipeline import run
-from feddecorr.settings.experiment import Experiment
-from feddecorr.states import State
-from feddecorr.strict_json import parse_json
-from feddecorr.wire import from_bytes, to_bytes
+from feddecorr.server.federation import Connection, Federation, RunClients, Simulation
 
 CLIENTS, HOSTILE = 10, 4
 ROUNDS = 10

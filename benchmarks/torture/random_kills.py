@@ -30,7 +30,7 @@ import psutil
 import feddecorr.runs.pipeline  # noqa: F401 - so that forks have it
 from benchmarks.recording import write_record
 from benchmarks.torture.small_runs import WORDS, leftovers, outcome
-from feddecorr.cli import main as feddecorr_command
+from feddecorr.paper.commands import main as feddecorr_command
 
 METHODS = ("fedavg", "scaffold", "moon")
 ENGINES = ("serial", "pool")

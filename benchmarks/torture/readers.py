@@ -23,9 +23,14 @@ from safetensors.torch import save
 
 from benchmarks.torture.small_runs import WORDS, small_experiment
 from feddecorr.cli.choosing import choose_runs
-from feddecorr.collapse.feature_files import read_features
-from feddecorr.collapse.shared_evidence import Evidence
 from feddecorr.collapse.statistics import Statistics
+from feddecorr.config.experiment import Experiment
+from feddecorr.config.overrides import read_words
+from feddecorr.core.evidence import Evidence
+from feddecorr.core.messages import Broadcast, Update
+from feddecorr.core.trust import STRANGER
+from feddecorr.core.wire import from_bytes, to_bytes
+from feddecorr.data.features import read_features
 from feddecorr.data.formats.archives import collect
 from feddecorr.data.formats.idx import read_idx, write_idx
 from feddecorr.data.formats.pickles import load_pickle
@@ -34,20 +39,16 @@ from feddecorr.data.hugging_face import HuggingFace
 from feddecorr.data.npz import Npz
 from feddecorr.data.table_file import TableFile
 from feddecorr.errors import UserError
-from feddecorr.federation import Simulation, Task
-from feddecorr.messages import Broadcast, Update
-from feddecorr.models.first_weights import read_weights, weights_digest
+from feddecorr.models.weights import read_weights, weights_digest
 from feddecorr.partition.split_file import read_split
 from feddecorr.report.runs_page import write_report
+from feddecorr.results.frames import load_runs
+from feddecorr.results.result_tables import tabulate
+from feddecorr.results.summary import read_summaries, write_summaries
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import run
-from feddecorr.settings.experiment import Experiment
-from feddecorr.settings.trust import STRANGER
-from feddecorr.settings.words import read_words
-from feddecorr.studies.frames import load_runs
-from feddecorr.studies.result_tables import tabulate
-from feddecorr.studies.summary import read_summaries, write_summaries
-from feddecorr.wire import from_bytes, to_bytes
+from feddecorr.server.federation import Simulation
+from feddecorr.training.task import Task
 
 
 @dataclass(frozen=True)

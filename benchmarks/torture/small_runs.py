@@ -7,8 +7,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from feddecorr.settings.experiment import Experiment
-from feddecorr.settings.words import read_words
+from feddecorr.config.experiment import Experiment
+from feddecorr.config.overrides import read_words
 
 WORDS = [
     "data=synthetic", "data.train=120", "data.test=40", "data.classes=4", "data.channels=1", "data.size=8",

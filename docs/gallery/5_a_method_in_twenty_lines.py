@@ -15,9 +15,9 @@ from dataclasses import replace
 from pydantic import Field
 
 import feddecorr
-from feddecorr.messages import RoundInfo, Server, Update
+from feddecorr.core.messages import RoundInfo, Server, Update
 from feddecorr.methods import Method, mean_weights
-from feddecorr.states import extrapolate
+from feddecorr.core.states import extrapolate
 
 
 class Slow(Method):

@@ -34,7 +34,7 @@ for alpha, beta, seed in product((0.05, 0.5), (0, 0.1), range(3)):
 import matplotlib.pyplot as plt
 import numpy as np
 
-from feddecorr.studies.summary import read_summaries
+from feddecorr.results.summary import read_summaries
 
 found = {}
 for run in read_summaries([Path("runs")]):

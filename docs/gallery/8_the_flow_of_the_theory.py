@@ -12,7 +12,7 @@ as the paper's theorem says, and those of rare classes hardly do.
 
 import numpy as np
 
-from feddecorr.theory import aligned_classifier, balanced_start, flow, measure, random_frame
+from feddecorr.paper.theory import aligned_classifier, balanced_start, flow, measure, random_frame
 
 stream = np.random.RandomState(0)
 layers, dim, inputs, classes = 3, 8, 10, 6

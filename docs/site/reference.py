@@ -19,7 +19,7 @@ from surface import SURFACE, is_variable, said_of
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from feddecorr.cli import app as command_line
+from feddecorr.paper.commands import app as command_line
 
 
 def write_reference(folder: Path) -> None:

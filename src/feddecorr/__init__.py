@@ -16,26 +16,28 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from feddecorr.beta import convert_beta
     from feddecorr.collapse.diagnosis import Diagnosis
     from feddecorr.collapse.passes import diagnose
-    from feddecorr.loss_module import FedDecorrLoss
-    from feddecorr.representation import capture_representations
+    from feddecorr.collapse.representation import capture_representations
+    from feddecorr.config.experiment import Experiment
+    from feddecorr.loss.beta import convert_beta
+    from feddecorr.loss.module import FedDecorrLoss
+    from feddecorr.report.figures import plot
+    from feddecorr.results.frames import load_runs
     from feddecorr.runs.pipeline import ensure, resume, run
     from feddecorr.runs.record import Record
-    from feddecorr.settings.experiment import Experiment
-    from feddecorr.studies.frames import load_runs
 
 _HOMES = {
     "Diagnosis": "feddecorr.collapse.diagnosis",
-    "Experiment": "feddecorr.settings.experiment",
-    "FedDecorrLoss": "feddecorr.loss_module",
+    "Experiment": "feddecorr.config.experiment",
+    "FedDecorrLoss": "feddecorr.loss.module",
     "Record": "feddecorr.runs.record",
-    "capture_representations": "feddecorr.representation",
-    "convert_beta": "feddecorr.beta",
+    "capture_representations": "feddecorr.collapse.representation",
+    "convert_beta": "feddecorr.loss.beta",
     "diagnose": "feddecorr.collapse.passes",
     "ensure": "feddecorr.runs.pipeline",
-    "load_runs": "feddecorr.studies.frames",
+    "load_runs": "feddecorr.results.frames",
+    "plot": "feddecorr.report.figures",
     "resume": "feddecorr.runs.pipeline",
     "run": "feddecorr.runs.pipeline",
 }
@@ -50,6 +52,7 @@ __all__ = [
     "diagnose",
     "ensure",
     "load_runs",
+    "plot",
     "resume",
     "run",
 ]

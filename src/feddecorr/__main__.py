@@ -5,7 +5,7 @@ import gc
 import os
 from pathlib import Path
 
-from feddecorr.interrupts import wait_for_imports
+from feddecorr.cli.interrupts import wait_for_imports
 
 
 def main() -> None:
@@ -19,7 +19,7 @@ def main() -> None:
         os.environ["PYTHONSAFEPATH"] = "1"
     atexit.register(gc.freeze)
     wait_for_imports()
-    from feddecorr.cli import main as run_command_line  # noqa: PLC0415 - see above
+    from feddecorr.paper.commands import main as run_command_line  # noqa: PLC0415 - see above
 
     run_command_line()
 

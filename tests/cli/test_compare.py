@@ -4,8 +4,8 @@ import pytest
 from command_line import CommandLine
 from small import small
 
+from feddecorr.results.summary import STATISTICS
 from feddecorr.runs.pipeline import run
-from feddecorr.studies.summary import STATISTICS
 
 
 @pytest.fixture(scope="module")

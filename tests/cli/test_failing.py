@@ -13,8 +13,8 @@ import pytest
 from command_line import CommandLine
 from small import small, write_settings
 
-from feddecorr import files
 from feddecorr.cli.console import print_text, write_all_letters
+from feddecorr.core import files
 from feddecorr.runs.pipeline import run
 from feddecorr.runs.weights_file import read_mark, write_weights
 
@@ -213,7 +213,7 @@ def test_letters_that_an_encoding_lacks_are_spelled(monkeypatch: pytest.MonkeyPa
 def test_a_theory_that_cannot_be_written_is_not_computed(
     feddecorr: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("feddecorr.theory.studies.flow.study_flow", lambda *_: pytest.fail("it was computed"))
+    monkeypatch.setattr("feddecorr.paper.theory.studies.flow.study_flow", lambda *_: pytest.fail("it was computed"))
     (tmp_path / "file").touch()
     refused = feddecorr("theory", "flow", "--out", tmp_path / "file" / "below")
     assert refused.code == 2

@@ -8,10 +8,10 @@ from made_up import over_seeds, summary
 from small import small
 
 from feddecorr.errors import UserError
+from feddecorr.results.summary import Summary, read_summaries
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import run
-from feddecorr.studies.printed_figures import FIGURES, Material
-from feddecorr.studies.summary import Summary, read_summaries
+from feddecorr.sweeps.printed_figures import FIGURES, Material
 
 
 @pytest.fixture(scope="module")

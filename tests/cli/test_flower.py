@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from command_line import CommandLine
 
-from feddecorr.settings.experiment import Experiment
+from feddecorr.config.experiment import Experiment
 
 
 def test_an_app_is_a_file_with_our_components_and_the_experiment(feddecorr: CommandLine, tmp_path: Path) -> None:

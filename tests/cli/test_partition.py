@@ -7,7 +7,7 @@ import pytest
 from command_line import CommandLine
 from small import small, write_settings
 
-from feddecorr.federation import Simulation
+from feddecorr.server.federation import Simulation
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,7 @@ from rich.console import Console
 
 from feddecorr.cli import console, study_progress
 from feddecorr.cli.study_progress import duration, follow_runs
-from feddecorr.studies.status import Running, Status
+from feddecorr.sweeps.status import Running, Status
 
 HALF = Status(total=4, done=1, failed=1, running=[Running("fedavg seed 0", 3, 20)], elsewhere=1, left=100.0)
 END = Status(total=4, done=3, failed=1, running=[], elsewhere=0, left=0.0)

@@ -4,7 +4,7 @@ import pytest
 from command_line import CommandLine
 from made_up import over_seeds
 
-from feddecorr.studies.summary import STATISTICS, write_summaries
+from feddecorr.results.summary import STATISTICS, write_summaries
 
 MARKDOWN = """\
 | method | alpha 0.05 | alpha 0.5 |

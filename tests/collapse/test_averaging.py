@@ -16,8 +16,8 @@ from feddecorr.collapse.averaging import (
     tail_of,
 )
 from feddecorr.collapse.measures import Measures, Principal, measure_spread
+from feddecorr.collapse.spectrum import tail_share
 from feddecorr.collapse.statistics import Moments
-from feddecorr.spectrum import tail_share
 
 
 def spread(*variances: float) -> Measures:

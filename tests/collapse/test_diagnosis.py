@@ -9,10 +9,11 @@ import torch
 from rich.console import Console
 from torch import Tensor, nn
 
+import feddecorr
 from feddecorr import Diagnosis, diagnose
-from feddecorr.collapse.answer import MEANINGS
 from feddecorr.collapse.fields import is_recorded
 from feddecorr.collapse.gathered import Batch
+from feddecorr.collapse.verdict import MEANINGS
 
 NUMBERS = (int, float, int | None, float | None)
 """Types of measures that are one number."""
@@ -111,5 +112,5 @@ def test_a_diagnosis_shows_itself() -> None:
     assert "&lt;mine&gt;" in found._repr_html_()
     assert rank in found._repr_html_()
     assert "<mine>" in repr(found)
-    drawn = np.exp(np.array(found.plot().data[0].y))
+    drawn = np.exp(np.array(feddecorr.plot(found).data[0].y))
     np.testing.assert_allclose(drawn[:5], found.singular_values[:5])

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from feddecorr import spectrum
+from feddecorr.collapse import spectrum
 from feddecorr.collapse.layer_ranks import layer_ranks
 
 

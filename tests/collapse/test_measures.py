@@ -7,10 +7,10 @@ from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 from torch import Tensor
 
-from feddecorr import decorrelation
 from feddecorr.collapse.measures import Measures, Principal, measure_spread
 from feddecorr.collapse.statistics import Moments
 from feddecorr.errors import UserError
+from feddecorr.loss import decorrelation
 
 Values = NDArray[np.float64]
 

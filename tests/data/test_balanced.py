@@ -2,8 +2,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from feddecorr.core.randomness import frozen_stream
 from feddecorr.data.balanced import balanced_part
-from feddecorr.randomness import frozen_stream
 
 
 @settings(derandomize=True, deadline=None)

@@ -10,10 +10,10 @@ from command_line import CommandLine
 from copies import Files, cifar10_binary, cifar100_python, mnist, tinyimagenet, write_folder
 from reader import Reader
 
+from feddecorr.core.threads import threads
 from feddecorr.data import Cifar10, Cifar100, FashionMnist, Mnist, TinyImageNet
 from feddecorr.data.fetch.download import Progress
 from feddecorr.data.public import Stored
-from feddecorr.threads import threads
 
 STAND_INS: dict[type[Stored], Callable[[], Files]] = {
     Cifar10: partial(cifar10_binary, 20),

@@ -26,10 +26,10 @@ from pages import PLACEHOLDER, ROOT, Block, Command, Page, PageError, Span, has_
 from typer.main import get_command
 
 import feddecorr
-from feddecorr.cli import app
-from feddecorr.settings.experiment import Experiment
-from feddecorr.settings.words import read_words
-from feddecorr.studies.sweeping import Sweep
+from feddecorr.config.experiment import Experiment
+from feddecorr.config.overrides import read_words
+from feddecorr.paper.commands import app
+from feddecorr.sweeps.sweep import Sweep
 
 
 class Reader:

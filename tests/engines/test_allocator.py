@@ -4,7 +4,7 @@ import sys
 import pytest
 import torch
 
-from feddecorr.threads import threads
+from feddecorr.core.threads import threads
 
 HOLD_AND_FREE = """
 import psutil, torch

@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 from small import digest, result, small
 
+from feddecorr.core.client_memory import Memories
+from feddecorr.core.files import write_json
+from feddecorr.core.messages import Broadcast, Update
 from feddecorr.errors import RunError, UserError
-from feddecorr.federation import Simulation
-from feddecorr.files import write_json
-from feddecorr.messages import Broadcast, Update
 from feddecorr.runs.directory import RunDirectory
-from feddecorr.runs.memories import Memories
 from feddecorr.runs.pipeline import resume, run
+from feddecorr.server.federation import Simulation
 
 TOGETHER = "model=mlp model.widths=[16] clients=6 partition.minimum=3 training.together=2"
 

@@ -12,14 +12,14 @@ import pytest
 import torch
 from small import small, write_settings
 
+from feddecorr.core.client_memory import Memories
+from feddecorr.core.messages import Broadcast
+from feddecorr.core.paths import InnerPath
+from feddecorr.core.states import State
 from feddecorr.engines import shared_memory
-from feddecorr.engines.parcel import Layout, Parcel
+from feddecorr.engines.shared_state import Layout, Parcel
 from feddecorr.errors import RunError
-from feddecorr.federation import Simulation
-from feddecorr.inner_paths import InnerPath
-from feddecorr.messages import Broadcast
-from feddecorr.runs.memories import Memories
-from feddecorr.states import State
+from feddecorr.server.federation import Simulation
 
 
 def refuse(number: int) -> object:

@@ -14,22 +14,22 @@ from local_grid import Answer, LocalGrid
 from small import digest, result, small
 
 from feddecorr import diagnose
-from feddecorr.collapse.shared_evidence import Evidence
+from feddecorr.config.experiment import Experiment
+from feddecorr.core.evidence import Evidence
+from feddecorr.core.messages import Update
+from feddecorr.core.states import load_into
+from feddecorr.core.trust import VARIABLE
+from feddecorr.core.wire import from_bytes, to_bytes
 from feddecorr.data import Dataset, Images
 from feddecorr.errors import RunError, UserError
-from feddecorr.federation import Simulation
 from feddecorr.flower import nodes
 from feddecorr.flower.client_app import app
 from feddecorr.flower.deployment import Deployment
 from feddecorr.flower.envelope import BYTES, CONTENT, NOTE, unseal
-from feddecorr.messages import Update
 from feddecorr.methods import METHODS
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import ensure, resume, run
-from feddecorr.settings.experiment import Experiment
-from feddecorr.settings.trust import VARIABLE
-from feddecorr.states import load_into
-from feddecorr.wire import from_bytes, to_bytes
+from feddecorr.server.federation import Simulation
 
 CLIENTS = 3
 WORDS = [f"clients={CLIENTS}", "engine=flower", "engine.wait=0.01"]

@@ -17,7 +17,7 @@ import psutil
 import pytest
 from small import digest, small, write_settings
 
-from feddecorr.files import load_tensors
+from feddecorr.core.files import load_tensors
 from feddecorr.flower.session import RELAY
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import run

@@ -14,9 +14,9 @@ from flwr.app import ConfigRecord, Context, MetricRecord, RecordDict
 from local_grid import LocalGrid
 
 from feddecorr import FedDecorrLoss, diagnose
-from feddecorr.collapse.shared_evidence import Evidence
+from feddecorr.core.evidence import Evidence
+from feddecorr.core.threads import threads
 from feddecorr.flower.spectrum_metrics import BYTES, average_with_spectrum
-from feddecorr.threads import threads
 
 SOURCE = Path(__file__).parents[2] / "examples" / "flower_app"
 FILES = ("task", "client_app", "server_app")

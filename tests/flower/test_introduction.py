@@ -9,7 +9,7 @@ import pytest
 import torch
 from small import small
 
-from feddecorr.checks import MOST_CLASSES
+from feddecorr.core.checks import MOST_CLASSES
 from feddecorr.data.dataset import PixelSums
 from feddecorr.errors import UserError
 from feddecorr.flower.introduction import Introduction, federation_of

@@ -19,14 +19,13 @@ from flwr.common.constant import HEARTBEAT_DEFAULT_INTERVAL
 from loopback import Loopback, documented_units, write_node_keys
 from small import digest, small, without_time, write_settings
 
-from feddecorr.engines.engine import RunClients
-from feddecorr.federation import Simulation
-from feddecorr.files import load_tensors
-from feddecorr.messages import Broadcast, Failure, Update
+from feddecorr.core.client_memory import Memories
+from feddecorr.core.files import load_tensors
+from feddecorr.core.messages import Broadcast, Failure, Update
 from feddecorr.runs.directory import RunDirectory
-from feddecorr.runs.memories import Memories
 from feddecorr.runs.pipeline import run
 from feddecorr.runs.record import Record
+from feddecorr.server.federation import RunClients, Simulation
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 CLIENTS = 3

@@ -17,14 +17,14 @@ from command_line import CommandLine
 from local_grid import LocalGrid
 from sites import connect, federated, write_pictures, write_sites
 
+from feddecorr.core.messages import Broadcast
+from feddecorr.core.wire import to_bytes
 from feddecorr.errors import RunError
 from feddecorr.flower import deployment, nodes, playing
 from feddecorr.flower.envelope import Letter
 from feddecorr.flower.exchange import BUSY
-from feddecorr.messages import Broadcast
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import ensure
-from feddecorr.wire import to_bytes
 
 Configs = dict[int, dict[str, Any]]
 CLASSES = ("blue", "green", "red")

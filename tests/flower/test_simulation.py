@@ -12,15 +12,14 @@ import psutil
 import pytest
 from small import digest, result, small
 
-from feddecorr.engines.engine import RunClients
+from feddecorr.config.experiment import Experiment
+from feddecorr.core.client_memory import Memories
 from feddecorr.errors import RunError
-from feddecorr.federation import Simulation
 from feddecorr.flower.node import HOME
 from feddecorr.flower.session import Session, simulated
 from feddecorr.methods import METHODS
-from feddecorr.runs.memories import Memories
 from feddecorr.runs.pipeline import resume, run
-from feddecorr.settings.experiment import Experiment
+from feddecorr.server.federation import RunClients, Simulation
 
 WORDS = ["participation=0.75", "regularizers=feddecorr", "evaluation.clients=true"]
 

@@ -10,7 +10,7 @@ from flwr.app import ConfigRecord, MetricRecord, RecordDict
 from torch import nn
 
 from feddecorr import diagnose
-from feddecorr.collapse.shared_evidence import Evidence
+from feddecorr.core.evidence import Evidence
 from feddecorr.flower.spectrum_metrics import BYTES, average_with_spectrum, evidence_record
 
 MODEL = nn.Sequential(nn.Linear(6, 4), nn.ReLU(), nn.Linear(4, 3))

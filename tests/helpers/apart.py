@@ -13,15 +13,16 @@ from typing import IO
 
 import torch
 
-from feddecorr.client import Client
+from feddecorr.config.experiment import Experiment
+from feddecorr.core.client_memory import Memories
+from feddecorr.core.messages import Broadcast, Failure, Update
+from feddecorr.core.states import State
+from feddecorr.core.wire import from_bytes, pack, to_bytes, unpack
 from feddecorr.data import Images
-from feddecorr.engines.engine import RunClients
-from feddecorr.federation import Federation, Shard, Simulation, Task
-from feddecorr.messages import Broadcast, Failure, Update
-from feddecorr.runs.memories import Memories
-from feddecorr.settings.experiment import Experiment
-from feddecorr.states import State
-from feddecorr.wire import from_bytes, pack, to_bytes, unpack
+from feddecorr.server.federation import Federation, RunClients, Simulation
+from feddecorr.training.client import Client
+from feddecorr.training.shards import Shard
+from feddecorr.training.task import Task
 
 
 def send(pipe: IO[bytes], content: bytes) -> None:

@@ -10,10 +10,10 @@ import torch
 from small import small
 from torch import Tensor
 
-from feddecorr.client import NO_ROOM, Client, Outcome
-from feddecorr.federation import Simulation
-from feddecorr.messages import Broadcast, Update
-from feddecorr.states import State
+from feddecorr.core.messages import Broadcast, Update
+from feddecorr.core.states import State
+from feddecorr.server.federation import Simulation
+from feddecorr.training.client import NO_ROOM, Client, Outcome
 
 MLP = [
     "data.size=20",

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from feddecorr.cli import main
+from feddecorr.paper.commands import main
 
 
 @dataclass(frozen=True)

@@ -59,8 +59,8 @@ def _run(words: Sequence[str], memory: int, folder: str, told: str) -> None:
     sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)  # noqa: SIM115 - to the end
     os.chdir(folder)
     os.environ["FEDDECORR_DATA"] = f"{folder}/cache"
-    from feddecorr.cli import main  # noqa: PLC0415 - loaded by the server of forks
-    from feddecorr.settings.experiment import Experiment  # noqa: PLC0415
+    from feddecorr.config.experiment import Experiment  # noqa: PLC0415
+    from feddecorr.paper.commands import main  # noqa: PLC0415 - loaded by the server of forks
 
     Experiment.parse({})
     sys.addaudithook(_refuse)

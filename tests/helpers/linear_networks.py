@@ -7,8 +7,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.random import RandomState
 
-from feddecorr.theory.network import Array, Weights, one_hot
-from feddecorr.theory.start import aligned_classifier, balanced_start, random_frame
+from feddecorr.paper.theory.network import Array, Weights, one_hot
+from feddecorr.paper.theory.start import aligned_classifier, balanced_start, random_frame
 
 
 def random_data(stream: RandomState, *, inputs: int, classes: int, samples: int) -> tuple[Array, Array]:

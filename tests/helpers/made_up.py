@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from feddecorr.settings.experiment import Experiment
-from feddecorr.settings.words import read_words
-from feddecorr.studies.study import Arm, Result
-from feddecorr.studies.summary import Summary
+from feddecorr.config.experiment import Experiment
+from feddecorr.config.overrides import read_words
+from feddecorr.results.study import Arm, Result
+from feddecorr.results.summary import Summary
 
 SETTINGS = "data=cifar10 data.train=1000 clients=10 partition=dirichlet partition.alpha=0.1 rounds=12"
 ROUNDS = 12

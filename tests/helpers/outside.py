@@ -11,10 +11,11 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from feddecorr.messages import RoundInfo, Server, Update
-from feddecorr.methods import Local, Method, Trained
-from feddecorr.objective import Pass, Term
-from feddecorr.states import Mean, State
+from feddecorr.core.messages import RoundInfo, Server, Update
+from feddecorr.core.states import Mean, State
+from feddecorr.methods import Method
+from feddecorr.objective.context import Local, Trained
+from feddecorr.objective.terms import Pass, Term
 
 
 class Failing(Method):

@@ -9,11 +9,12 @@ from typing import Any
 
 from small import small
 
-from feddecorr.methods import Local, Method
-from feddecorr.objective import Term
+from feddecorr.methods import Method
+from feddecorr.objective.context import Local
+from feddecorr.objective.terms import Term
 from feddecorr.report.figures import over_rounds
-from feddecorr.studies.runner import run_all
-from feddecorr.studies.study import Arm, Figure, Finding, Result, Study, Table
+from feddecorr.results.study import Arm, Figure, Finding, Result, Study, Table
+from feddecorr.sweeps.runner import run_all
 
 
 class Logged(Method):

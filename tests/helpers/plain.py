@@ -9,14 +9,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from feddecorr.client import Client
-from feddecorr.federation import Simulation
-from feddecorr.messages import Broadcast, RoundInfo, Server, Update
-from feddecorr.methods import Local, Method
-from feddecorr.objective import Pass, Term
-from feddecorr.settings.experiment import Experiment
-from feddecorr.states import State
-from feddecorr.threads import threads
+from feddecorr.config.experiment import Experiment
+from feddecorr.core.messages import Broadcast, RoundInfo, Server, Update
+from feddecorr.core.states import State
+from feddecorr.core.threads import threads
+from feddecorr.methods import Method
+from feddecorr.objective.context import Local
+from feddecorr.objective.terms import Pass, Term
+from feddecorr.server.federation import Simulation
+from feddecorr.training.client import Client
 
 Batch = tuple[Tensor, Tensor]
 Loss = Callable[[nn.Module, Tensor, Tensor], Tensor]

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from feddecorr.messages import Broadcast, RoundInfo, Update
-from feddecorr.states import State
+from feddecorr.core.messages import Broadcast, RoundInfo, Update
+from feddecorr.core.states import State
 from feddecorr.transforms import Transform
 
 COUNT = 9

@@ -11,8 +11,8 @@ from local_grid import LocalGrid
 from PIL import Image
 from small import small
 
+from feddecorr.config.experiment import Experiment
 from feddecorr.flower.deployment import Deployment
-from feddecorr.settings.experiment import Experiment
 
 COLOURS = {"red": (200, 30, 30), "green": (30, 200, 30), "blue": (30, 30, 200), "grey": (90, 100, 110)}
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import torch
 
+from feddecorr.config.experiment import Experiment
+from feddecorr.config.overrides import read_words
+from feddecorr.core.states import State
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.record import Record
-from feddecorr.settings.experiment import Experiment
-from feddecorr.settings.words import read_words
-from feddecorr.states import State
 
 SETTINGS: dict[str, Any] = {
     "data": {"name": "synthetic", "train": 120, "test": 40, "classes": 4, "channels": 1, "size": 8},

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from feddecorr.engines.engine import RunClients
-from feddecorr.federation import Federation, Simulation
-from feddecorr.messages import Broadcast, Failure, Update
-from feddecorr.runs.memories import Memories
-from feddecorr.settings.experiment import Experiment
+from feddecorr.config.experiment import Experiment
+from feddecorr.core.client_memory import Memories
+from feddecorr.core.messages import Broadcast, Failure, Update
+from feddecorr.server.federation import Federation, RunClients, Simulation
 
 Spoil = Callable[[Update], Update | Failure]
 

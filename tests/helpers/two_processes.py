@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from feddecorr.loss_module import FedDecorrLoss
+from feddecorr.loss.module import FedDecorrLoss
 
 SIZES = (5, 7)
 """Examples of each process: they need not be the same."""

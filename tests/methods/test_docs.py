@@ -7,7 +7,7 @@ import pytest
 from plain import close, info, number, same, update
 from small import small
 
-from feddecorr.messages import Server
+from feddecorr.core.messages import Server
 from feddecorr.methods import METHODS, Method
 from feddecorr.runs.pipeline import run
 

@@ -5,11 +5,11 @@ from small import digest, small
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from feddecorr.client import Client
-from feddecorr.federation import Simulation
-from feddecorr.messages import Server
+from feddecorr.core.messages import Server
 from feddecorr.methods.fedacg import FedACG
 from feddecorr.runs.pipeline import run
+from feddecorr.server.federation import Simulation
+from feddecorr.training.client import Client
 
 
 def test_three_rounds_by_hand() -> None:

@@ -2,8 +2,8 @@ import torch
 from plain import close, send, train, weights_of
 from small import small
 
-from feddecorr.client import Client
-from feddecorr.federation import Simulation
+from feddecorr.server.federation import Simulation
+from feddecorr.training.client import Client
 
 
 def test_a_client_is_plain_sgd_with_momentum_and_weight_decay() -> None:

@@ -2,7 +2,7 @@ import pytest
 import torch
 from plain import info, number, update
 
-from feddecorr.messages import Server
+from feddecorr.core.messages import Server
 from feddecorr.methods.fedavgm import FedAvgM
 
 

@@ -4,14 +4,14 @@ from plain import close, send, train, weights_of
 from small import small
 from torch import Tensor, nn
 
-from feddecorr.client import Client
+from feddecorr.collapse.representation import capture_representations
+from feddecorr.core.messages import Broadcast
 from feddecorr.errors import UserError
-from feddecorr.federation import Simulation
-from feddecorr.messages import Broadcast
-from feddecorr.methods import Local
 from feddecorr.methods.feddr import FedDr
-from feddecorr.representation import capture_representations
+from feddecorr.objective.context import Local
 from feddecorr.runs.pipeline import run
+from feddecorr.server.federation import Simulation
+from feddecorr.training.client import Client
 
 
 @pytest.mark.parametrize("head", ["etf", "linear"])

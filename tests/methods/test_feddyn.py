@@ -3,11 +3,11 @@ from plain import classify, close, info, number, train, update, weights_of
 from small import small
 from torch import Tensor, nn
 
-from feddecorr.federation import Simulation
-from feddecorr.messages import Broadcast, Server
+from feddecorr.core.messages import Broadcast, Server
+from feddecorr.core.states import State
 from feddecorr.methods.feddyn import FedDyn
 from feddecorr.runs.pipeline import run
-from feddecorr.states import State
+from feddecorr.server.federation import Simulation
 
 ALPHA = 0.3
 

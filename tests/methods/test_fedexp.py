@@ -1,7 +1,7 @@
 import pytest
 from plain import close, info, number, same, update
 
-from feddecorr.messages import Server
+from feddecorr.core.messages import Server
 from feddecorr.methods import mean_weights
 from feddecorr.methods.fedexp import FedExP
 

@@ -3,9 +3,10 @@ from plain import close, send, train, weights_of
 from small import small
 from torch import Tensor, nn
 
-from feddecorr.client import Client
 from feddecorr.data import Images
-from feddecorr.federation import Shard, Simulation
+from feddecorr.server.federation import Simulation
+from feddecorr.training.client import Client
+from feddecorr.training.shards import Shard
 
 SKEWED = ["partition.alpha=0.05", "partition.minimum=2"]
 

@@ -2,7 +2,7 @@ import pytest
 from plain import close, info, number, same, update
 from small import digest, small
 
-from feddecorr.messages import Server
+from feddecorr.core.messages import Server
 from feddecorr.methods import mean_weights
 from feddecorr.methods.fednova import FedNova
 from feddecorr.runs.pipeline import run

@@ -4,9 +4,9 @@ from small import small
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from feddecorr.client import Client
-from feddecorr.federation import Simulation
 from feddecorr.runs.pipeline import run
+from feddecorr.server.federation import Simulation
+from feddecorr.training.client import Client
 
 
 def test_the_global_models_other_classes_are_distilled() -> None:

@@ -3,9 +3,9 @@ from plain import classify, close, same, send, train, weights_of
 from small import digest, small
 from torch import Tensor, nn
 
-from feddecorr.client import Client
-from feddecorr.federation import Simulation
 from feddecorr.runs.pipeline import run
+from feddecorr.server.federation import Simulation
+from feddecorr.training.client import Client
 
 
 def test_local_training_minimizes_the_loss_and_half_mu_times_the_squared_distance() -> None:

@@ -4,8 +4,8 @@ from small import small
 from torch import Tensor, nn
 from torch.nn.functional import nll_loss
 
-from feddecorr.client import Client
-from feddecorr.federation import Simulation
+from feddecorr.server.federation import Simulation
+from feddecorr.training.client import Client
 
 SKEWED = ["partition.alpha=0.05", "partition.minimum=2"]
 

@@ -3,9 +3,9 @@ from plain import batches, close, send
 from small import small
 from torch.nn.functional import cross_entropy
 
-from feddecorr.client import Client
-from feddecorr.federation import Simulation
-from feddecorr.threads import threads
+from feddecorr.core.threads import threads
+from feddecorr.server.federation import Simulation
+from feddecorr.training.client import Client
 
 
 @threads(1)

@@ -5,9 +5,9 @@ from small import small
 from torch import Tensor
 from torch.nn.functional import cross_entropy, softmax
 
-from feddecorr.client import Client
-from feddecorr.federation import Simulation
-from feddecorr.threads import threads
+from feddecorr.core.threads import threads
+from feddecorr.server.federation import Simulation
+from feddecorr.training.client import Client
 
 
 def divergence(mine: Tensor, theirs: Tensor) -> Tensor:

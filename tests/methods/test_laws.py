@@ -13,20 +13,21 @@ import torch
 from plain import Batch, batches, same, send
 from small import digest, result, small
 
-from feddecorr import rounds
-from feddecorr.client import Client
-from feddecorr.federation import Simulation
-from feddecorr.levels import capture_levels
-from feddecorr.local_training.part import METHOD
-from feddecorr.messages import Update
-from feddecorr.methods import METHODS, Local, Method
-from feddecorr.objective import Pass, combine, cross_entropy
-from feddecorr.regularizers import REGULARIZERS
-from feddecorr.representation import capture_representations
+from feddecorr.collapse.feature_maps import capture_levels
+from feddecorr.collapse.representation import capture_representations
+from feddecorr.config.experiment import Experiment
+from feddecorr.core.messages import Update
+from feddecorr.core.states import State
+from feddecorr.core.threads import threads
+from feddecorr.methods import METHODS, Method
+from feddecorr.objective.context import Local
+from feddecorr.objective.regularizers import REGULARIZERS
+from feddecorr.objective.terms import Pass, combine, cross_entropy
 from feddecorr.runs.pipeline import resume, run
-from feddecorr.settings.experiment import Experiment
-from feddecorr.states import State
-from feddecorr.threads import threads
+from feddecorr.server import rounds
+from feddecorr.server.federation import Simulation
+from feddecorr.training.client import Client
+from feddecorr.training.client_round import METHOD
 
 NAMES = list(METHODS.table)
 

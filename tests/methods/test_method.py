@@ -1,8 +1,8 @@
 import torch
 from plain import number, same, update
 
+from feddecorr.core.states import Mean, extrapolate
 from feddecorr.methods import mean_weights
-from feddecorr.states import Mean, extrapolate
 
 
 def test_means_are_weighted_by_examples() -> None:

@@ -7,13 +7,13 @@ from small import digest, small
 from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity, cross_entropy
 
-from feddecorr.client import Client
-from feddecorr.federation import Simulation
-from feddecorr.local_training.part import METHOD
-from feddecorr.messages import Broadcast, Update
+from feddecorr.config.experiment import Experiment
+from feddecorr.core.messages import Broadcast, Update
+from feddecorr.core.states import State
 from feddecorr.runs.pipeline import run
-from feddecorr.settings.experiment import Experiment
-from feddecorr.states import State
+from feddecorr.server.federation import Simulation
+from feddecorr.training.client import Client
+from feddecorr.training.client_round import METHOD
 
 ONE_STEP = ["method=moon", "rounds=2", "training.epochs=1", "training.batch=1000"]
 

@@ -4,15 +4,15 @@ from plain import classify, close, info, number, same, send, train, update, weig
 from small import digest, small
 from torch import Tensor, nn
 
-from feddecorr.client import Client
-from feddecorr.federation import Simulation
-from feddecorr.local_training.part import METHOD
-from feddecorr.messages import Broadcast, Server
-from feddecorr.methods import Local, Trained
+from feddecorr.core.messages import Broadcast, Server
+from feddecorr.core.states import State
 from feddecorr.methods.scaffold import SCAFFOLD
-from feddecorr.optimizers import SGD
+from feddecorr.objective.context import Local, Trained
 from feddecorr.runs.pipeline import run
-from feddecorr.states import State
+from feddecorr.server.federation import Simulation
+from feddecorr.training.client import Client
+from feddecorr.training.client_round import METHOD
+from feddecorr.training.optimizers import SGD
 
 
 def local(sent: Broadcast, memory: State) -> Local:

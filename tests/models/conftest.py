@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from feddecorr.threads import threads
+from feddecorr.core.threads import threads
 
 
 @pytest.fixture(autouse=True)

@@ -11,11 +11,11 @@ import torch
 from small import digest, result, small
 from torch import nn
 
+from feddecorr.collapse.representation import capture_representations, find_classifier
+from feddecorr.config.experiment import Experiment
 from feddecorr.errors import UserError
 from feddecorr.models import MODELS, Custom
-from feddecorr.representation import capture_representations, find_classifier
 from feddecorr.runs.pipeline import run
-from feddecorr.settings.experiment import Experiment
 
 SOURCE = """
 import torch

@@ -11,16 +11,16 @@ from small import digest, result, small
 from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity, cross_entropy
 
+from feddecorr.collapse.representation import capture_representations, find_classifier
+from feddecorr.core.randomness import seeded
 from feddecorr.errors import UserError
 from feddecorr.methods import METHODS
 from feddecorr.models import MODELS
 from feddecorr.models.heads import CLASSIFIERS, Head, LayerNormLinear, NormalizedLinear, SimplexLinear, simplex
-from feddecorr.randomness import seeded
-from feddecorr.representation import capture_representations, find_classifier
 from feddecorr.runs.directory import RunDirectory
-from feddecorr.runs.examining import examine
-from feddecorr.runs.looking import Wanted
+from feddecorr.runs.evaluator_inputs import Wanted
 from feddecorr.runs.pipeline import run
+from feddecorr.runs.round_diagnosis import examine
 
 HEADS: tuple[Head, ...] = get_args(Head)
 OTHERS = [head for head in HEADS if head != "linear"]

@@ -8,13 +8,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from feddecorr.collapse.representation import capture_representations, find_classifier
+from feddecorr.core.randomness import seeded
 from feddecorr.errors import UserError
 from feddecorr.models import MODELS, LeNet, MobileNetV2, Model, ResNet18, ResNet20, ResNet32, Transformer
 from feddecorr.models.normalized import Normalized
 from feddecorr.models.resnet import Padded
 from feddecorr.models.transformer import Patches
-from feddecorr.randomness import seeded
-from feddecorr.representation import capture_representations, find_classifier
 
 CIFAR = (3, 32, 32)
 SMALL = (3, 8, 8)

@@ -12,11 +12,11 @@ import pytest
 from numpy.typing import NDArray
 from small import small
 
+from feddecorr.config.overrides import read_words
 from feddecorr.errors import UserError
-from feddecorr.federation import Simulation
 from feddecorr.partition import Dirichlet, Flower
 from feddecorr.partition.heterogeneity import Heterogeneity, count_labels
-from feddecorr.settings.words import read_words
+from feddecorr.server.federation import Simulation
 
 Dataset = import_module("datasets").Dataset  # neither package has types
 DirichletPartitioner = import_module("flwr_datasets.partitioner").DirichletPartitioner

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from small import small
 
+from feddecorr.config.experiment import Experiment
 from feddecorr.errors import UserError
-from feddecorr.federation import Simulation
 from feddecorr.partition import Dirichlet, File, Parts
 from feddecorr.partition.split_file import read_split, write_split
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import resume, run
-from feddecorr.settings.experiment import Experiment
+from feddecorr.server.federation import Simulation
 
 LABELS = np.arange(8) % 2
 

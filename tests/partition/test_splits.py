@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from feddecorr.core.randomness import frozen_stream
 from feddecorr.errors import UserError
 from feddecorr.partition import Classes, Dirichlet, Homogeneous, Partition, Parts, Quantity
 from feddecorr.partition.dirichlet import cut, draw_logs
 from feddecorr.partition.heterogeneity import count_labels
-from feddecorr.randomness import frozen_stream
 
 Labels = NDArray[np.int64]
 

@@ -12,9 +12,9 @@ from feddecorr.errors import RunError, UserError
 from feddecorr.report.colours import COLOURS
 from feddecorr.report.runs_page import write_report
 from feddecorr.report.seed_groups import group_seeds
+from feddecorr.results.summary import Summary
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import run
-from feddecorr.studies.summary import Summary
 
 
 @pytest.fixture(scope="module")

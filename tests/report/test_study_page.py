@@ -16,4 +16,4 @@ def test_pages_know_nothing_of_the_theory() -> None:
     done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
     assert "feddecorr.report.study_page" in loaded
-    assert not {name for name in loaded if name.startswith("feddecorr.theory")}
+    assert not {name for name in loaded if name.startswith("feddecorr.paper.theory")}

@@ -12,10 +12,10 @@ import pytest
 from small import digest, result, small
 
 import feddecorr
+from feddecorr.config.experiment import Experiment
 from feddecorr.errors import UserError
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import ensure, resume, run
-from feddecorr.settings.experiment import Experiment
 
 
 def contents(folder: Path) -> dict[str, bytes]:

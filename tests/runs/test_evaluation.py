@@ -8,12 +8,12 @@ from small import result, small
 from feddecorr.collapse.decisions import DecisionMeasures
 from feddecorr.collapse.measures import Measures, Principal, measure_spread
 from feddecorr.collapse.neural_collapse import ClassMeasures
+from feddecorr.collapse.representation import capture_representations
+from feddecorr.core.messages import Server
 from feddecorr.errors import RunError
-from feddecorr.federation import Simulation
-from feddecorr.messages import Server
-from feddecorr.representation import capture_representations
 from feddecorr.runs.evaluation import Evaluator
 from feddecorr.runs.pipeline import run
+from feddecorr.server.federation import Simulation
 
 
 def evaluator(*words: str, hands: int = 1) -> tuple[Evaluator, Server]:

@@ -18,7 +18,7 @@ from feddecorr.errors import UserError
 from feddecorr.report.live import LivePage
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import run
-from feddecorr.trackers.follower import following
+from feddecorr.runs.tracking import following
 
 
 @contextmanager

@@ -5,8 +5,8 @@ import torch
 from small import digest, small
 
 import feddecorr
-from feddecorr.federation import Simulation
 from feddecorr.runs.pipeline import run
+from feddecorr.server.federation import Simulation
 
 
 def imported_after(code: str) -> set[str]:

@@ -8,13 +8,13 @@ import torch
 from small import result, small
 
 from feddecorr.errors import RunError, UserError
-from feddecorr.federation import Simulation
+from feddecorr.results.study import Arm
 from feddecorr.runs import precision_probe
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import ensure, resume, run
 from feddecorr.runs.precision_probe import Choice, Trial, choose, has_bfloat16, judge, try_out
-from feddecorr.studies.jobs import plan
-from feddecorr.studies.study import Arm
+from feddecorr.server.federation import Simulation
+from feddecorr.sweeps.jobs import plan
 
 AUTO = "training.precision=auto"
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from small import small
 
-from feddecorr.federation import Roster, Simulation
 from feddecorr.runs.roster_file import read_roster, write_roster
+from feddecorr.server.federation import Roster, Simulation
 
 
 @pytest.mark.parametrize("words", [[], ["partition=homogeneous", "partition.minimum=1", "clients=120"]], ids=str)

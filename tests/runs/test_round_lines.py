@@ -11,8 +11,8 @@ from command_line import CommandLine
 from safetensors.torch import load_file
 from small import digest, small
 
+from feddecorr.core.paths import InnerPath
 from feddecorr.errors import RunError, UserError
-from feddecorr.inner_paths import InnerPath
 from feddecorr.runs import round_lines
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import resume, run

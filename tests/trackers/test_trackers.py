@@ -15,10 +15,10 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from wandb.proto import wandb_internal_pb2
 
 from feddecorr.errors import UserError
+from feddecorr.runs import tracking as follower
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import resume, run
-from feddecorr.trackers import follower
-from feddecorr.trackers.tracker import Entry
+from feddecorr.runs.tracker import Entry
 
 WORDS = ("rounds=2", "evaluation.clients=true", "evaluation.epochs=true")
 Values = dict[tuple[str, int], float]

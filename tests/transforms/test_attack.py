@@ -11,10 +11,10 @@ import torch
 from sent_updates import BUFFERS, COUNT, SIZES, START, attacked, draw, flat
 from small import small
 
-from feddecorr.federation import Simulation
-from feddecorr.messages import Broadcast, Failure, RoundInfo, Update
+from feddecorr.core.messages import Broadcast, Failure, RoundInfo, Update
+from feddecorr.core.states import square_distance
 from feddecorr.runs.pipeline import run
-from feddecorr.states import square_distance
+from feddecorr.server.federation import Simulation
 from feddecorr.transforms import TRANSFORMS, Attack, Clip, Transform
 from feddecorr.transforms.attack import ATTACKS, STRENGTHS
 

@@ -13,11 +13,11 @@ from sent_updates import COUNT, SIZES, START, apply, attacked, draw, flat
 from small import small
 from torch import Tensor
 
+from feddecorr.core.messages import Broadcast, RoundInfo, Server, Update
+from feddecorr.core.states import Mean, State, not_finite
 from feddecorr.errors import RunError, UserError
-from feddecorr.messages import Broadcast, RoundInfo, Server, Update
 from feddecorr.methods import METHODS
 from feddecorr.runs.pipeline import run
-from feddecorr.states import Mean, State, not_finite
 from feddecorr.transforms import Attack, GeometricMedian, Krum, Median, Transform, TrimmedMean
 from feddecorr.transforms.attack import STRENGTHS
 

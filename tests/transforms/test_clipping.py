@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sent_updates import START, apply, draw, flat
 
-from feddecorr.states import State
+from feddecorr.core.states import State
 from feddecorr.transforms import Clip
 from feddecorr.transforms.clipping import clipped, shortened
 

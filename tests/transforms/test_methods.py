@@ -17,15 +17,15 @@ from sent_updates import flat
 from small import small
 from torch import Tensor
 
-from feddecorr.federation import Simulation
-from feddecorr.inner_paths import InnerPath
-from feddecorr.messages import Broadcast, Server, Update
+from feddecorr.config.experiment import Experiment
+from feddecorr.core.client_memory import Memories
+from feddecorr.core.messages import Broadcast, Server, Update
+from feddecorr.core.paths import InnerPath
+from feddecorr.core.randomness import generator
+from feddecorr.core.states import State
 from feddecorr.methods import METHODS
-from feddecorr.randomness import generator
-from feddecorr.rounds import federate
-from feddecorr.runs.memories import Memories
-from feddecorr.settings.experiment import Experiment
-from feddecorr.states import State
+from feddecorr.server.federation import Simulation
+from feddecorr.server.rounds import federate
 
 NORM, NOISE, SEED = 0.05, 0.01, 3
 

@@ -17,25 +17,25 @@ from pages import ROOT
 from sent_updates import BUFFERS, SIZES, START, apply, draw, flat
 from small import digest, result, small
 
-from feddecorr.accounting import privacy_spent
-from feddecorr.client import Client
+from feddecorr.config.experiment import Experiment
+from feddecorr.config.overrides import read_words
+from feddecorr.core.client_memory import Memories
+from feddecorr.core.messages import Broadcast, Failure, RoundInfo, Update
+from feddecorr.core.noise import gaussian
+from feddecorr.core.paths import InnerPath
+from feddecorr.core.states import State
+from feddecorr.core.wire import from_bytes, to_bytes
 from feddecorr.errors import RunError, UserError
-from feddecorr.federation import Simulation
-from feddecorr.inner_paths import InnerPath
-from feddecorr.messages import Broadcast, Failure, RoundInfo, Update
-from feddecorr.noise import gaussian
-from feddecorr.privacy_loss import Neighbours, epsilon
-from feddecorr.rounds import federate
 from feddecorr.runs.directory import RunDirectory
-from feddecorr.runs.examining import examine
-from feddecorr.runs.looking import Wanted
-from feddecorr.runs.memories import Memories
+from feddecorr.runs.evaluator_inputs import Wanted
 from feddecorr.runs.pipeline import resume, run
-from feddecorr.settings.experiment import Experiment
-from feddecorr.settings.words import read_words
-from feddecorr.states import State
+from feddecorr.runs.round_diagnosis import examine
+from feddecorr.server.accounting import privacy_spent
+from feddecorr.server.federation import Simulation
+from feddecorr.server.rounds import federate
+from feddecorr.training.client import Client
 from feddecorr.transforms import LocallyPrivate, Private
-from feddecorr.wire import from_bytes, to_bytes
+from feddecorr.transforms.privacy_loss import Neighbours, epsilon
 
 GROUPS = ("model.norm=group", "rounds=2", "transforms=private")
 

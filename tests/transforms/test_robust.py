@@ -13,11 +13,11 @@ from flwr.server.strategy import aggregate as flower
 from sent_updates import BUFFERS, COUNT, SIZES, START, apply, draw, flat
 from small import result, small
 
+from feddecorr.core.messages import Update
+from feddecorr.core.states import Mean, State
 from feddecorr.errors import RunError, UserError
-from feddecorr.messages import Update
 from feddecorr.methods import METHODS
 from feddecorr.runs.pipeline import resume, run
-from feddecorr.states import Mean, State
 from feddecorr.transforms import GeometricMedian, Krum, Median, Transform, TrimmedMean
 
 ROBUST: dict[str, Transform] = {

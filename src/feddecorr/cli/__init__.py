@@ -10,7 +10,6 @@ from typing import Annotated
 import typer
 import typer.core
 
-from feddecorr.cli.claims import claims
 from feddecorr.cli.compare import compare
 from feddecorr.cli.console import print_text, say, write_all_letters
 from feddecorr.cli.convert_beta import convert_beta
@@ -26,13 +25,11 @@ from feddecorr.cli.partition import partition
 from feddecorr.cli.privacy import privacy
 from feddecorr.cli.records import records
 from feddecorr.cli.report import report
-from feddecorr.cli.reproduce import reproduce
 from feddecorr.cli.resume import resume
 from feddecorr.cli.run import run
 from feddecorr.cli.show import show
 from feddecorr.cli.sweep import sweep
 from feddecorr.cli.table import table
-from feddecorr.cli.theory import theory_app
 from feddecorr.cli.watch import watch
 
 typer.core.HAS_RICH = False  # help is plain text; otherwise it has backslashes before its brackets
@@ -71,9 +68,7 @@ app.command()(show)
 app.command()(report)
 app.command()(watch)
 app.command()(diagnose)
-app.command()(claims)
 app.command()(partition)
-app.command()(reproduce)
 app.command()(sweep)
 app.command()(compare)
 app.command()(table)
@@ -84,7 +79,6 @@ app.command()(privacy)
 app.command()(convert_beta)
 app.command("list")(list_kinds)
 app.add_typer(data_app, name="data")
-app.add_typer(theory_app, name="theory")
 app.add_typer(flower_app, name="flower")
 
 

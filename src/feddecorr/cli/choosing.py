@@ -10,7 +10,7 @@ import typer
 from feddecorr.errors import UserError
 
 if TYPE_CHECKING:
-    from feddecorr.studies.summary import Summary
+    from feddecorr.results.summary import Summary
 
 Sources = Annotated[
     list[Path], typer.Argument(metavar="DIR...", help="Runs, folders of runs, or records (.jsonl) of them.")
@@ -23,8 +23,8 @@ WhereOption = Annotated[
 
 def choose_runs(sources: list[Path], where: list[str] | None) -> list[Summary]:
     """Return the records of the runs; refuse if there is none."""
-    from feddecorr.studies.conditions import Condition, by_name  # noqa: PLC0415
-    from feddecorr.studies.summary import read_summaries  # noqa: PLC0415 - PyTorch is loaded when it is needed
+    from feddecorr.results.conditions import Condition, by_name  # noqa: PLC0415
+    from feddecorr.results.summary import read_summaries  # noqa: PLC0415 - PyTorch is loaded when it is needed
 
     conditions = [Condition(condition) for condition in where or []]
     found = read_summaries(sources)

@@ -11,7 +11,7 @@ from feddecorr.cli.console import JsonOption, number, print_json, print_table, s
 from feddecorr.errors import UserError
 
 if TYPE_CHECKING:
-    from feddecorr.studies.pairing import Comparison
+    from feddecorr.results.pairing import Comparison
 
 
 def compare(
@@ -29,7 +29,7 @@ def compare(
 
     Example:  feddecorr compare studies/small/runs --by method --pair regularizers
     """
-    from feddecorr.studies.pairing import compare_runs  # noqa: PLC0415 - PyTorch is loaded when it is needed
+    from feddecorr.results.pairing import compare_runs  # noqa: PLC0415 - PyTorch is loaded when it is needed
 
     summaries = choose_runs(sources, where)
     found = compare_runs(summaries, by=by or [], pair=pair, measure=measure)

@@ -10,9 +10,9 @@ from feddecorr.cli.console import number, print_json, print_text, say
 from feddecorr.errors import RunError
 
 if TYPE_CHECKING:
+    from feddecorr.config.experiment import Experiment
+    from feddecorr.core.trust import Trust
     from feddecorr.runs.record import Record
-    from feddecorr.settings.experiment import Experiment
-    from feddecorr.settings.trust import Trust
 
 
 def prepare(settings: dict[str, Any], trust: Trust | None = None) -> Experiment:
@@ -22,7 +22,7 @@ def prepare(settings: dict[str, Any], trust: Trust | None = None) -> Experiment:
         from feddecorr.engines.processes import warm_up  # noqa: PLC0415 - only where it is needed
 
         warm_up()
-    from feddecorr.settings.experiment import Experiment  # noqa: PLC0415 - PyTorch is loaded when it is needed
+    from feddecorr.config.experiment import Experiment  # noqa: PLC0415 - PyTorch is loaded when it is needed
 
     return Experiment.parse(settings, trust)
 

@@ -11,13 +11,13 @@ import typer
 
 from feddecorr.cli.console import print_json, print_table, print_text, say
 from feddecorr.cli.study_progress import MeasuringLines, duration, follow_runs
+from feddecorr.core.escaping import markdown_code
 from feddecorr.errors import RunError
-from feddecorr.escaping import markdown_code
 
 if TYPE_CHECKING:
-    from feddecorr.studies.status import Failure
-    from feddecorr.studies.study import Arm, Finding, Result, Study
-    from feddecorr.studies.summary import Summary
+    from feddecorr.results.study import Arm, Finding, Result, Study
+    from feddecorr.results.summary import Summary
+    from feddecorr.sweeps.status import Failure
 
 JobsOption = Annotated[int | None, typer.Option(min=1, help="Cores to use; by default all.")]
 SeedsOption = Annotated[int | None, typer.Option(min=1, help="Repeat everything with so many seeds.")]
@@ -43,7 +43,7 @@ class Undertaking:
 
     def arms(self) -> list[Arm]:
         """Return the arms of all studies, but those that are known."""
-        from feddecorr.studies.results import unknown  # noqa: PLC0415 - PyTorch is loaded when it is needed
+        from feddecorr.sweeps.results import unknown  # noqa: PLC0415 - PyTorch is loaded when it is needed
 
         return unknown([arm for study in self.studies for arm in study.arms(self.scale, self.seeds)], self.known)
 
@@ -57,9 +57,9 @@ def warm_up_processes() -> None:
 
 def foresee(undertaking: Undertaking, *, jobs: int | None, json: bool) -> None:
     """List the runs, how far they are, and the time that is left."""
-    from feddecorr.studies.command import command  # noqa: PLC0415
-    from feddecorr.studies.estimate import Estimate, measured_costs  # noqa: PLC0415
-    from feddecorr.studies.jobs import available_cores  # noqa: PLC0415 - PyTorch is loaded when it is needed
+    from feddecorr.config.command import command  # noqa: PLC0415
+    from feddecorr.sweeps.estimate import Estimate, measured_costs  # noqa: PLC0415
+    from feddecorr.sweeps.jobs import available_cores  # noqa: PLC0415 - PyTorch is loaded when it is needed
 
     arms = undertaking.arms()
     costs = measured_costs((arm.experiment for arm in arms), MeasuringLines())
@@ -90,8 +90,8 @@ def foresee(undertaking: Undertaking, *, jobs: int | None, json: bool) -> None:
 
 def conduct(undertaking: Undertaking, *, jobs: int | None, json: bool) -> None:
     """Do all runs, write all tables and figures, and then say what failed."""
-    from feddecorr.studies.results import results_of  # noqa: PLC0415
-    from feddecorr.studies.runner import run_all  # noqa: PLC0415 - PyTorch is loaded when it is needed
+    from feddecorr.sweeps.results import results_of  # noqa: PLC0415
+    from feddecorr.sweeps.runner import run_all  # noqa: PLC0415 - PyTorch is loaded when it is needed
 
     title = undertaking.studies[0].name if len(undertaking.studies) == 1 else f"{len(undertaking.studies)} studies"
     try:
@@ -109,7 +109,7 @@ def conduct(undertaking: Undertaking, *, jobs: int | None, json: bool) -> None:
 
 def redraw(undertaking: Undertaking, *, json: bool) -> None:
     """Write all tables and figures from what is known alone."""
-    from feddecorr.studies.results import results_of_records  # noqa: PLC0415 - PyTorch is loaded when it is needed
+    from feddecorr.sweeps.results import results_of_records  # noqa: PLC0415 - PyTorch is loaded when it is needed
 
     told = []
     for study in undertaking.studies:
@@ -119,7 +119,7 @@ def redraw(undertaking: Undertaking, *, json: bool) -> None:
 
 
 def _draw(undertaking: Undertaking, study: Study, results: Sequence[Result]) -> dict[str, Any]:
-    from feddecorr.studies.writing import Document  # noqa: PLC0415 - plotly is loaded when it is needed
+    from feddecorr.sweeps.writing import Document  # noqa: PLC0415 - plotly is loaded when it is needed
 
     missing = sum(result.summary is None for result in results)
     notes = [f"Made by {markdown_code(undertaking.command(study))} from {len(results)} runs."]

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from feddecorr.core.escaping import one_line, visible
 from feddecorr.errors import RunError
-from feddecorr.escaping import one_line, visible
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from feddecorr.beta import Scale
-from feddecorr.beta import convert_beta as convert
 from feddecorr.cli.console import JsonOption, print_json, print_text
+from feddecorr.loss.beta import Scale
+from feddecorr.loss.beta import convert_beta as convert
 
 
 def convert_beta(  # noqa: PLR0913, PLR0917 - one parameter for each option of the command

@@ -128,7 +128,7 @@ def where(name: MaybeName = None, json: JsonOption = False) -> None:
 
 
 def _choose(name: str) -> Data:
-    from feddecorr.settings.experiment import Experiment  # noqa: PLC0415 - PyTorch is loaded when it is needed
+    from feddecorr.config.experiment import Experiment  # noqa: PLC0415 - PyTorch is loaded when it is needed
 
     return Experiment.parse({"data": name}).data
 

@@ -11,7 +11,7 @@ from feddecorr.cli.completing import complete, prepare
 from feddecorr.cli.console import JsonOption, number, print_json, print_table, print_text, say
 
 if TYPE_CHECKING:
-    from feddecorr.settings.experiment import Experiment
+    from feddecorr.config.experiment import Experiment
 
 SETTINGS: dict[str, Any] = {
     "data": "digits",

@@ -11,15 +11,16 @@ import typer
 
 from feddecorr.cli.console import JsonOption, TrustOption, say
 from feddecorr.cli.diagnosis_output import tell
+from feddecorr.config.overrides import read_words, said
+from feddecorr.core.lists import read_list
+from feddecorr.core.trust import Trust
 from feddecorr.errors import UserError
-from feddecorr.settings.trust import Trust
-from feddecorr.settings.words import read_list, read_words, said
 
 if TYPE_CHECKING:
     from feddecorr.collapse.diagnosis import Diagnosis
-    from feddecorr.runs.examining import Examination
-    from feddecorr.runs.looking import Wanted
-    from feddecorr.settings.experiment import Experiment
+    from feddecorr.config.experiment import Experiment
+    from feddecorr.runs.evaluator_inputs import Wanted
+    from feddecorr.runs.round_diagnosis import Examination
 
 
 def diagnose(  # noqa: PLR0913, PLR0917 - one parameter for each option of the command
@@ -129,7 +130,7 @@ def _data(settings: dict[str, Any], data: str | None) -> dict[str, Any]:
 
 
 def _wanted(round: str, clients: str | None) -> Wanted:  # noqa: A002 - the option's name
-    from feddecorr.runs.looking import Wanted  # noqa: PLC0415 - PyTorch is loaded when it is needed
+    from feddecorr.runs.evaluator_inputs import Wanted  # noqa: PLC0415 - PyTorch is loaded when it is needed
 
     if round != "last" and not round.isdecimal():
         raise UserError(f"--round is 'last' or a number, not '{round}'")
@@ -145,8 +146,8 @@ def _wanted(round: str, clients: str | None) -> Wanted:  # noqa: A002 - the opti
 def _runs(directories: Sequence[Path], wanted: Wanted, trust: Trust) -> Iterator[Examination]:
     from feddecorr.report.runs_page import name_directories  # noqa: PLC0415
     from feddecorr.runs.directory import RunDirectory  # noqa: PLC0415
-    from feddecorr.runs.examining import examine  # noqa: PLC0415 - PyTorch is loaded when it is needed
-    from feddecorr.runs.recomputing import describe  # noqa: PLC0415
+    from feddecorr.runs.recompute import describe  # noqa: PLC0415
+    from feddecorr.runs.round_diagnosis import examine  # noqa: PLC0415 - PyTorch is loaded when it is needed
 
     runs = [RunDirectory.open(directory) for directory in directories]
     for name, run in zip(name_directories(directories), runs, strict=True):
@@ -155,7 +156,7 @@ def _runs(directories: Sequence[Path], wanted: Wanted, trust: Trust) -> Iterator
 
 
 def _features(files: Sequence[Path], labels: Sequence[Path]) -> Iterator[Diagnosis]:
-    from feddecorr.collapse.feature_files import diagnose_features  # noqa: PLC0415 - PyTorch is loaded when it is needed
+    from feddecorr.data.features import diagnose_features  # noqa: PLC0415 - PyTorch is loaded when it is needed
 
     if len(labels) > 1 and len(labels) != len(files):
         raise UserError(
@@ -168,7 +169,7 @@ def _features(files: Sequence[Path], labels: Sequence[Path]) -> Iterator[Diagnos
 
 
 def _experiment(settings: dict[str, Any], trust: Trust) -> Experiment:
-    from feddecorr.settings.experiment import Experiment  # noqa: PLC0415 - PyTorch is loaded when it is needed
+    from feddecorr.config.experiment import Experiment  # noqa: PLC0415 - PyTorch is loaded when it is needed
 
     return Experiment.parse(settings, trust)
 

@@ -11,7 +11,7 @@ from feddecorr.cli.console import number, print_json, print_table, print_text, s
 if TYPE_CHECKING:
     from feddecorr.collapse.diagnosis import Diagnosis
     from feddecorr.report.page import Section
-    from feddecorr.runs.examining import Examination
+    from feddecorr.runs.round_diagnosis import Examination
 
 COLUMNS = {
     "accuracy": "accuracy",
@@ -47,7 +47,7 @@ def tell(found: Sequence[Diagnosis], rounds: Sequence[Examination], picture: Pat
 
 
 def _print_models(found: Sequence[Diagnosis]) -> None:
-    from feddecorr.collapse.answer import rows  # noqa: PLC0415 - PyTorch is loaded when it is needed
+    from feddecorr.collapse.verdict import rows  # noqa: PLC0415 - PyTorch is loaded when it is needed
 
     if len(found) == 1:
         print_table(["measure", "value", "what it is"], rows(found[0]), title=found[0].name)
@@ -59,7 +59,7 @@ def _print_models(found: Sequence[Diagnosis]) -> None:
 
 
 def _print_round(found: Examination) -> None:
-    from feddecorr.collapse import averaging, blame  # noqa: PLC0415 - PyTorch is loaded when it is needed
+    from feddecorr.collapse import averaging, contributions  # noqa: PLC0415 - heavy to import
 
     if found.averaging is not None:
         print_text("")
@@ -71,7 +71,7 @@ def _print_round(found: Examination) -> None:
         print_text("\n".join(found.averaging.answer()))
     if found.blame is not None:
         print_text("")
-        print_table(blame.HEADINGS, found.blame.rows())
+        print_table(contributions.HEADINGS, found.blame.rows())
         print_text("")
         print_text("\n".join(found.blame.answer()))
 

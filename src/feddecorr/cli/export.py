@@ -38,8 +38,8 @@ def export(
 
         feddecorr export runs/a --to tensorboard
     """
-    from feddecorr.runs.model_export import FORMATS  # noqa: PLC0415 - PyTorch is loaded when it is needed
-    from feddecorr.trackers.follower import TRACKERS  # noqa: PLC0415
+    from feddecorr.runs.export import FORMATS  # noqa: PLC0415 - PyTorch is loaded when it is needed
+    from feddecorr.runs.tracking import TRACKERS  # noqa: PLC0415
 
     known = [*FORMATS, *TRACKERS]
     if to is not None and to not in known:
@@ -59,7 +59,7 @@ def export(
 
 
 def _table(sources: list[Path], out: Path) -> Path:
-    from feddecorr.studies.frames import load_runs, refuse_ending, write_table  # noqa: PLC0415 - see export
+    from feddecorr.results.frames import load_runs, refuse_ending, write_table  # noqa: PLC0415 - see export
 
     refuse_ending(out)
     table = load_runs(*sources)
@@ -70,9 +70,9 @@ def _table(sources: list[Path], out: Path) -> Path:
 
 
 def _model(sources: list[Path], to: str, out: Path, *, trust: bool) -> Path:
+    from feddecorr.core.trust import Trust  # noqa: PLC0415
     from feddecorr.runs.directory import RunDirectory  # noqa: PLC0415 - see export
-    from feddecorr.runs.model_export import export_model  # noqa: PLC0415
-    from feddecorr.settings.trust import Trust  # noqa: PLC0415
+    from feddecorr.runs.export import export_model  # noqa: PLC0415
 
     if len(sources) != 1:
         raise UserError(f"a model is of one run, not of {len(sources)}")
@@ -81,9 +81,9 @@ def _model(sources: list[Path], to: str, out: Path, *, trust: bool) -> Path:
 
 
 def _track(sources: list[Path], to: str) -> list[Path]:
+    from feddecorr.results.summary import run_directories  # noqa: PLC0415
     from feddecorr.runs.directory import RunDirectory  # noqa: PLC0415 - see export
-    from feddecorr.studies.summary import run_directories  # noqa: PLC0415
-    from feddecorr.trackers.follower import following  # noqa: PLC0415
+    from feddecorr.runs.tracking import following  # noqa: PLC0415
 
     folders = [folder for source in sources for folder in run_directories(source)]
     if not folders:

@@ -36,8 +36,8 @@ def figure(
     drawn from records).
     """
     from feddecorr.report.printed import refuse_unprintable, save  # noqa: PLC0415
-    from feddecorr.studies.printed_figures import FIGURES, Material  # noqa: PLC0415 - PyTorch is loaded when needed
-    from feddecorr.studies.summary import run_directories  # noqa: PLC0415
+    from feddecorr.results.summary import run_directories  # noqa: PLC0415
+    from feddecorr.sweeps.printed_figures import FIGURES, Material  # noqa: PLC0415 - PyTorch is loaded when needed
 
     if name not in FIGURES:
         raise UserError(f"there is no figure '{name}': {nearest(name, FIGURES)}")

@@ -10,9 +10,9 @@ import typer
 
 from feddecorr.cli.console import JsonOption, TrustOption, print_json, print_text, say
 from feddecorr.cli.run import Words
+from feddecorr.config.overrides import read_words, said
+from feddecorr.core.trust import Trust
 from feddecorr.errors import RunError, UserError
-from feddecorr.settings.trust import Trust
-from feddecorr.settings.words import read_words, said
 
 flower_app = typer.Typer(
     help="Deploy a federation on Flower.",
@@ -49,9 +49,9 @@ def app(
 
     Example:  feddecorr flower app apps/a data=nodes clients=3 method=scaffold regularizers=feddecorr
     """
+    from feddecorr.config.experiment import Experiment  # noqa: PLC0415
     from feddecorr.engines.engine_table import ENGINES, Flower  # noqa: PLC0415 - PyTorch is loaded when it is needed
     from feddecorr.flower.app_folder import write_experiment  # noqa: PLC0415
-    from feddecorr.settings.experiment import Experiment  # noqa: PLC0415
 
     experiment = Experiment.parse(
         read_words(words or [], onto={"engine": {"name": "flower"}}), Trust(said(words or []), files=trust)

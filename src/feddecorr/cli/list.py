@@ -8,9 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from feddecorr.cli.console import JsonOption, print_json, print_table, say
+from feddecorr.config.overrides import SEVERAL
+from feddecorr.core.registry import Kind
 from feddecorr.errors import UserError, nearest
-from feddecorr.settings.kinds import Kind
-from feddecorr.settings.words import SEVERAL
 
 Kinds = Mapping[str, type[Kind]]
 
@@ -29,8 +29,8 @@ def list_kinds(
 
     Example:  feddecorr list methods
     """
-    from feddecorr.settings.experiment import FAMILIES  # noqa: PLC0415 - PyTorch is loaded when it is needed
-    from feddecorr.settings.training import Evaluation, Training  # noqa: PLC0415
+    from feddecorr.config.experiment import FAMILIES  # noqa: PLC0415 - PyTorch is loaded when it is needed
+    from feddecorr.config.training import Evaluation, Training  # noqa: PLC0415
 
     tables: dict[str, Kinds] = {setting: found.table for setting, found in FAMILIES.items()}
     tables |= {"training": {"training": Training}, "evaluation": {"evaluation": Evaluation}}

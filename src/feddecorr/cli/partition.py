@@ -9,8 +9,8 @@ import typer
 
 from feddecorr.cli.console import JsonOption, TrustOption, print_json, print_table, print_text, say
 from feddecorr.cli.run import Words
-from feddecorr.settings.trust import Trust
-from feddecorr.settings.words import read_words, said
+from feddecorr.config.overrides import read_words, said
+from feddecorr.core.trust import Trust
 
 SHADES = " ░▒▓█"
 MOST_SHADED = 100
@@ -33,11 +33,11 @@ def partition(
 
         feddecorr run partition=file partition.path=split.json
     """
-    from feddecorr.federation import Simulation  # noqa: PLC0415
+    from feddecorr.config.experiment import Experiment  # noqa: PLC0415 - PyTorch is loaded when it is needed
     from feddecorr.partition.heterogeneity import Heterogeneity  # noqa: PLC0415
     from feddecorr.partition.split_file import write_split  # noqa: PLC0415
     from feddecorr.report import split_page  # noqa: PLC0415
-    from feddecorr.settings.experiment import Experiment  # noqa: PLC0415 - PyTorch is loaded when it is needed
+    from feddecorr.server.federation import Simulation  # noqa: PLC0415
 
     simulation = Simulation(Experiment.parse(read_words(words or []), Trust(said(words or []), files=trust)))
     classes, counts = simulation.task.classes, simulation.labels

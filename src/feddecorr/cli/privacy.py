@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from feddecorr.cli.console import JsonOption, print_json, print_text, say
-from feddecorr.settings.trust import CLOSED
-from feddecorr.settings.words import read_words
+from feddecorr.config.overrides import read_words
+from feddecorr.core.trust import CLOSED
 
 
 def privacy(
@@ -26,9 +26,9 @@ def privacy(
 
     Example:  feddecorr privacy runs/a --delta 1e-5
     """
-    from feddecorr.accounting import privacy_spent  # noqa: PLC0415
+    from feddecorr.config.experiment import Experiment  # noqa: PLC0415 - PyTorch is loaded when it is needed
     from feddecorr.runs.directory import RunDirectory  # noqa: PLC0415
-    from feddecorr.settings.experiment import Experiment  # noqa: PLC0415 - PyTorch is loaded when it is needed
+    from feddecorr.server.accounting import privacy_spent  # noqa: PLC0415
     from feddecorr.transforms.private import Privacy  # noqa: PLC0415
 
     said = words or []

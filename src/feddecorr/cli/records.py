@@ -24,7 +24,7 @@ def records(
 
     Example:  feddecorr records studies/small/runs -o results/small.jsonl
     """
-    from feddecorr.studies.summary import write_summaries  # noqa: PLC0415 - see run
+    from feddecorr.results.summary import write_summaries  # noqa: PLC0415 - see run
 
     summaries = choose_runs(sources, where)
     write_summaries(out, summaries)

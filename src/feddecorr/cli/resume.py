@@ -9,8 +9,8 @@ import typer
 
 from feddecorr.cli.completing import complete, tell
 from feddecorr.cli.console import JsonOption, TrustOption, say
-from feddecorr.settings.trust import Trust
-from feddecorr.settings.words import read_words, said
+from feddecorr.config.overrides import read_words, said
+from feddecorr.core.trust import Trust
 
 
 def resume(
@@ -28,9 +28,9 @@ def resume(
 
     Code of your own that the run was begun with is named again:  feddecorr resume runs/a method=my_module:Mine
     """
+    from feddecorr.config.experiment import Experiment  # noqa: PLC0415 - PyTorch is loaded when it is needed
     from feddecorr.runs.directory import RunDirectory  # noqa: PLC0415
     from feddecorr.runs.pipeline import resume as pipeline_resume  # noqa: PLC0415
-    from feddecorr.settings.experiment import Experiment  # noqa: PLC0415 - PyTorch is loaded when it is needed
 
     run = RunDirectory.open(directory)
     settings = read_words(words or [], onto=run.described().to_dict())

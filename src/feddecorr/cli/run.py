@@ -9,8 +9,8 @@ import typer
 
 from feddecorr.cli.completing import complete, prepare, tell
 from feddecorr.cli.console import JsonOption, TrustOption
-from feddecorr.settings.trust import Trust
-from feddecorr.settings.words import read_words, said
+from feddecorr.config.overrides import read_words, said
+from feddecorr.core.trust import Trust
 
 Words = Annotated[
     list[str] | None, typer.Argument(metavar="[FILE.toml] [KEY=VALUE]...", help="Settings; later words win.")

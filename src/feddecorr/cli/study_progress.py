@@ -8,10 +8,10 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from feddecorr.cli.console import messages, say
-from feddecorr.escaping import one_line
+from feddecorr.core.escaping import one_line
 
 if TYPE_CHECKING:
-    from feddecorr.studies.status import Status, Tell
+    from feddecorr.sweeps.status import Status, Tell
 
 SECONDS_BETWEEN_LINES = 10.0
 SECONDS_BETWEEN_MEASUREMENTS = 3.0

@@ -19,8 +19,8 @@ from feddecorr.cli.conducting import (
 )
 from feddecorr.cli.console import JsonOption, TrustOption
 from feddecorr.cli.run import Words
-from feddecorr.settings.trust import Trust
-from feddecorr.settings.words import read_words, said
+from feddecorr.config.overrides import read_words, said
+from feddecorr.core.trust import Trust
 
 
 def sweep(  # noqa: PLR0913, PLR0917 - an argument for each option
@@ -48,7 +48,7 @@ def sweep(  # noqa: PLR0913, PLR0917 - an argument for each option
     """
     if not dry_run:
         warm_up_processes()
-    from feddecorr.studies.sweeping import Sweep, SweepStudy, read_over  # noqa: PLC0415 - see run
+    from feddecorr.sweeps.sweep import Sweep, SweepStudy, read_over  # noqa: PLC0415 - see run
 
     settings = read_words(words or [])
     table = Sweep.parse(settings.pop("sweep", {}))

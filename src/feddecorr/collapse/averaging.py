@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from feddecorr.collapse.measures import Measures
-from feddecorr.spectrum import tail_share
+from feddecorr.collapse.spectrum import tail_share
 
 ALIKE = 0.05
 """Part of the dimensions within which words call two ranks the same."""

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from feddecorr.collapse.fields import DOCUMENT
 from feddecorr.collapse.measures import Principal
+from feddecorr.collapse.spectrum import dimensions_for
 from feddecorr.collapse.statistics import Moments, centre
 from feddecorr.errors import UserError
-from feddecorr.spectrum import dimensions_for
 
 
 @dataclass(frozen=True)

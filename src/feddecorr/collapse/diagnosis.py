@@ -10,17 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
-from feddecorr.collapse.answer import rows, sentences
 from feddecorr.collapse.comparison import Comparison, compare
 from feddecorr.collapse.decisions import DecisionMeasures, measure_decisions
 from feddecorr.collapse.fields import DOCUMENT, MEMORY, is_recorded, is_written
 from feddecorr.collapse.gathered import Batch, Gathered, gather
 from feddecorr.collapse.measures import Measures, Principal, measure_spread
 from feddecorr.collapse.neural_collapse import ClassMeasures, measure_classes
+from feddecorr.collapse.verdict import rows, sentences
 from feddecorr.collapse.weights import WeightMeasures, measure_weights
 
 if TYPE_CHECKING:
-    import plotly.graph_objects as go
     from rich.console import RenderableType
 
 
@@ -89,12 +88,6 @@ class Diagnosis(Comparison, WeightMeasures, DecisionMeasures, ClassMeasures, Mea
         """Return the answer in sentences; with a reference (the homogeneous run, say), compared to it."""
         said = list(sentences(self, reference))
         return said if self.client is None else said[:2]  # clients are many
-
-    def plot(self) -> go.Figure:
-        """Draw the spectrum; `feddecorr.report.diagnosis_page` has more pictures."""
-        from feddecorr.report.figures import spectra  # noqa: PLC0415 - plotly is loaded when it is needed
-
-        return spectra({self.name: self.singular_values})
 
     def __repr__(self) -> str:
         return f"<Diagnosis of {self.name}: effective rank {self.effective_rank:.1f} of {self.maximum_rank}>"

@@ -8,10 +8,10 @@ from contextlib import ExitStack
 import torch
 from torch import Tensor, nn
 
-from feddecorr import spectrum
+from feddecorr.collapse import spectrum
 from feddecorr.collapse.passes import evaluating
+from feddecorr.collapse.representation import CONVOLUTIONS, capture_representations
 from feddecorr.collapse.statistics import Moments
-from feddecorr.representation import CONVOLUTIONS, capture_representations
 
 
 @torch.no_grad()

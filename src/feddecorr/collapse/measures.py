@@ -8,10 +8,10 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from feddecorr import spectrum
+from feddecorr.collapse import spectrum
 from feddecorr.collapse.statistics import Moments
-from feddecorr.decorrelation import EPSILON
 from feddecorr.errors import UserError
+from feddecorr.loss.decorrelation import EPSILON
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from feddecorr import spectrum
+from feddecorr.collapse import spectrum
 from feddecorr.collapse.factor import Factor
 from feddecorr.collapse.fields import DOCUMENT
 from feddecorr.collapse.statistics import Statistics

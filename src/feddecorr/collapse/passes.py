@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from feddecorr.collapse.diagnosis import Diagnosis, Subject
 from feddecorr.collapse.gathered import Batch, gather
+from feddecorr.collapse.representation import capture_representations, find_classifier
 from feddecorr.collapse.weights import classifier_weight
 from feddecorr.errors import UserError
-from feddecorr.representation import capture_representations, find_classifier
 
 
 def diagnose(model: nn.Module, loader: Iterable[Any], layer: str | None = None, *, name: str = "model") -> Diagnosis:

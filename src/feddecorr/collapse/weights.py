@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from feddecorr import spectrum
+from feddecorr.collapse import spectrum
 from feddecorr.collapse.fields import DOCUMENT
 from feddecorr.collapse.measures import Principal
 

@@ -1,5 +1,6 @@
 """Data sets by name."""
 
+from feddecorr.core.registry import Family
 from feddecorr.data.cifar import Cifar10, Cifar100
 from feddecorr.data.dataset import Data, Dataset, Images, Own, PixelSums
 from feddecorr.data.digits import Digits
@@ -11,7 +12,6 @@ from feddecorr.data.on_nodes import OnNodes
 from feddecorr.data.synthetic import Synthetic
 from feddecorr.data.table_file import TableFile
 from feddecorr.data.tinyimagenet import TinyImageNet
-from feddecorr.settings.kinds import Family
 
 DATA = Family(
     "data set",

@@ -14,11 +14,11 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
+from feddecorr.core.files import load_note, load_tensors
+from feddecorr.core.paths import InnerPath
+from feddecorr.core.registry import Kind
 from feddecorr.data.dataset import Dataset, Images
 from feddecorr.errors import RunError, UserError
-from feddecorr.files import load_note, load_tensors
-from feddecorr.inner_paths import InnerPath
-from feddecorr.settings.kinds import Kind
 
 PARTS = ("train", "test")
 

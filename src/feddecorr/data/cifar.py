@@ -7,7 +7,7 @@ from typing import ClassVar
 from feddecorr.data.fetch.download import Remote
 from feddecorr.data.fetch.recipe import Recipe, compare
 from feddecorr.data.fetch.sources import Home, Npm
-from feddecorr.data.formats.cifar_files import Cifar
+from feddecorr.data.formats.cifar import Cifar
 from feddecorr.data.formats.layouts import Layouts
 from feddecorr.data.public import Stored
 

@@ -14,12 +14,12 @@ import torch
 from pydantic import BeforeValidator, Field, PositiveInt, field_validator
 from torch import Tensor
 
-from feddecorr.checks import shown
+from feddecorr.core.checks import shown
+from feddecorr.core.lists import read_list
+from feddecorr.core.randomness import frozen_stream
+from feddecorr.core.registry import Kind
 from feddecorr.data.balanced import balanced_part
 from feddecorr.errors import UserError
-from feddecorr.randomness import frozen_stream
-from feddecorr.settings.kinds import Kind
-from feddecorr.settings.words import read_list
 
 
 @dataclass(frozen=True)

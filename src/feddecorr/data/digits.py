@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from pydantic import BeforeValidator, Field
 
+from feddecorr.core.lists import read_list
 from feddecorr.data.dataset import Data, Dataset, Images
-from feddecorr.settings.words import read_list
 
 TEST_EVERY = 5
 DIGEST = "fa74e09b883fe06ca17649e4f5c25e67a4dfd219a0a5b1c107d5c27e13683888"

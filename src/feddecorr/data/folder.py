@@ -9,13 +9,13 @@ from pathlib import Path
 import torch
 from pydantic import Field, PositiveInt
 
-from feddecorr.bounds import MEMBER, Allowance, check_classes
+from feddecorr.core.files import reading
+from feddecorr.core.limits import MEMBER, Allowance, check_classes
 from feddecorr.data import cache
 from feddecorr.data.dataset import Dataset, Images, Own, split_off_test
 from feddecorr.data.formats.picture_sets import allowance_of, decode_all
 from feddecorr.data.formats.pictures import SUFFIXES, is_grey
 from feddecorr.errors import UserError
-from feddecorr.files import reading
 
 TEST_NAMES = ("test", "val", "validation")
 

@@ -12,16 +12,16 @@ import numpy as np
 import torch
 from pydantic import Field, PositiveInt, field_validator
 
-from feddecorr.arrow_files import describe_columns, rows_of
-from feddecorr.bounds import CLASSES, Allowance, brief, check_classes, check_labels
+from feddecorr.core.files import read_json, reading
+from feddecorr.core.limits import CLASSES, Allowance, brief, check_classes, check_labels
+from feddecorr.core.strict_json import parse_json
 from feddecorr.data import cache
 from feddecorr.data.dataset import Dataset, Images, Own, split_off_test
 from feddecorr.data.folder import TEST_NAMES, digest_of, read_picture, stamp_of
+from feddecorr.data.formats.arrow import describe_columns, rows_of
 from feddecorr.data.formats.picture_sets import allowance_of, decode_all
 from feddecorr.data.formats.pictures import is_grey
 from feddecorr.errors import UserError, nearest
-from feddecorr.files import read_json, reading
-from feddecorr.strict_json import parse_json
 
 SPLITS = {
     **dict.fromkeys(("train", "training"), "train"),

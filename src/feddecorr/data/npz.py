@@ -10,11 +10,11 @@ import torch
 from numpy.typing import NDArray
 from pydantic import Field
 
-from feddecorr.arrays import read_npz
-from feddecorr.bounds import check_classes, check_labels
+from feddecorr.core.files import reading
+from feddecorr.core.limits import check_classes, check_labels
+from feddecorr.core.npz import read_npz
 from feddecorr.data.dataset import Dataset, Images, Own, split_off_test
 from feddecorr.errors import UserError
-from feddecorr.files import reading
 
 NAMES = (
     ("x_train", "y_train", "x_test", "y_test"),

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from pydantic import Field, PositiveInt
 
+from feddecorr.core.randomness import generator
+from feddecorr.core.threads import threads
 from feddecorr.data.dataset import Data, Dataset, Images
-from feddecorr.randomness import generator
-from feddecorr.threads import threads
 
 AT_ONCE = 1000
 """Images drawn at once: as floats they take four times the memory."""

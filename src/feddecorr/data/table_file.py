@@ -10,11 +10,11 @@ import torch
 from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
-from feddecorr.bounds import brief, check_classes
-from feddecorr.collapse.pandas_tables import read_table
+from feddecorr.core.files import reading
+from feddecorr.core.limits import brief, check_classes
 from feddecorr.data.dataset import Change, Dataset, Images, Own, split_off_test
+from feddecorr.data.formats.pandas_tables import read_table
 from feddecorr.errors import UserError, nearest
-from feddecorr.files import reading
 
 if TYPE_CHECKING:
     import pandas as pd

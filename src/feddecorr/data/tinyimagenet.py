@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from feddecorr.bounds import brief, check_classes
+from feddecorr.core.limits import brief, check_classes
 from feddecorr.data.dataset import Dataset, Images
 from feddecorr.data.fetch.download import Remote
 from feddecorr.data.fetch.recipe import Recipe

@@ -1,10 +1,11 @@
 """Engines by name."""
 
-from feddecorr.engines.engine import Engine, RunClients
-from feddecorr.engines.flower_simulation import Flower
+from feddecorr.core.registry import Family
+from feddecorr.engines.engine import Engine
 from feddecorr.engines.pool import Pool
 from feddecorr.engines.serial import Serial
-from feddecorr.settings.kinds import Family
+from feddecorr.flower.engine import Flower
+from feddecorr.server.federation import RunClients
 
 ENGINES = Family("engine", Engine, {"serial": Serial, "pool": Pool, "flower": Flower})
 

@@ -15,21 +15,23 @@ from typing import TYPE_CHECKING
 import torch
 from pydantic import Field, PositiveInt
 
+from feddecorr.core.messages import Broadcast, Failure, Update
+from feddecorr.core.states import State
+from feddecorr.core.threads import hands
 from feddecorr.engines.allocator import return_freed_memory
-from feddecorr.engines.engine import Engine, RunClients
-from feddecorr.engines.parcel import Layout, Parcel
+from feddecorr.engines.engine import Engine
 from feddecorr.engines.processes import context, expect_files
+from feddecorr.engines.queue import MAX_DEATHS, Group, Waiting
 from feddecorr.engines.shared_memory import enough_shared_memory
-from feddecorr.engines.waiting import MAX_DEATHS, Group, Waiting
+from feddecorr.engines.shared_state import Layout, Parcel
 from feddecorr.engines.worker import Done, NewRound, Play, work
 from feddecorr.errors import RunError, too_many_files
-from feddecorr.messages import Broadcast, Failure, Update
-from feddecorr.states import State
-from feddecorr.threads import hands
+from feddecorr.server.federation import RunClients
 
 if TYPE_CHECKING:
-    from feddecorr.federation import Shards, Task
-    from feddecorr.runs.memories import Memories
+    from feddecorr.core.client_memory import Memories
+    from feddecorr.training.shards import Shards
+    from feddecorr.training.task import Task
 
     Recipe = tuple[Task, Shards, Memories]
 

@@ -11,7 +11,7 @@ from functools import cache
 from multiprocessing import resource_tracker, util
 from multiprocessing.context import ForkServerContext, SpawnContext
 
-from feddecorr.temporary import own_folder
+from feddecorr.core.temporary import own_folder
 
 LONGEST = 75
 """Letters of a folder for sockets: multiprocessing adds 32, and the system takes 107."""
@@ -29,7 +29,7 @@ def context() -> ForkServerContext | SpawnContext:
         return multiprocessing.get_context("spawn")
     expect_files()
     forkserver = multiprocessing.get_context("forkserver")
-    forkserver.set_forkserver_preload(["feddecorr.settings.experiment", "feddecorr.engines.preloaded"])
+    forkserver.set_forkserver_preload(["feddecorr.config.experiment", "feddecorr.engines.preloaded"])
     _start_server()
     return forkserver
 

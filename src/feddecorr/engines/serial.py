@@ -6,13 +6,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from feddecorr.engines.engine import Engine, RunClients
-from feddecorr.engines.stage import Stage
-from feddecorr.messages import Broadcast, Failure, Update
+from feddecorr.core.messages import Broadcast, Failure, Update
+from feddecorr.engines.engine import Engine
+from feddecorr.engines.local_clients import Stage
+from feddecorr.server.federation import RunClients
 
 if TYPE_CHECKING:
-    from feddecorr.federation import Shards, Task
-    from feddecorr.runs.memories import Memories
+    from feddecorr.core.client_memory import Memories
+    from feddecorr.training.shards import Shards
+    from feddecorr.training.task import Task
 
 
 class Serial(Engine):

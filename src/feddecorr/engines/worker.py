@@ -9,14 +9,15 @@ from multiprocessing.connection import Connection
 
 import torch
 
+from feddecorr.core.client_memory import Memories
+from feddecorr.core.messages import Broadcast, Failure, Update
 from feddecorr.engines.allocator import keep_freed_memory
-from feddecorr.engines.parcel import Layout, Parcel
-from feddecorr.engines.stage import Stage
-from feddecorr.engines.waiting import Group
+from feddecorr.engines.local_clients import Stage
+from feddecorr.engines.queue import Group
+from feddecorr.engines.shared_state import Layout, Parcel
 from feddecorr.errors import RunError, explain_refusal, too_many_files
-from feddecorr.federation import Shards, Task
-from feddecorr.messages import Broadcast, Failure, Update
-from feddecorr.runs.memories import Memories
+from feddecorr.training.shards import Shards
+from feddecorr.training.task import Task
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from feddecorr.checks import printable, shown
-from feddecorr.collapse.shared_evidence import Evidence
+from feddecorr.core.checks import printable, shown
+from feddecorr.core.evidence import Evidence
+from feddecorr.core.messages import Failure, Update
+from feddecorr.core.wire import from_bytes
 from feddecorr.errors import UserError
 from feddecorr.flower.exchange import Answer
-from feddecorr.messages import Failure, Update
-from feddecorr.wire import from_bytes
 
 KINDS: dict[str, type[Update] | type[Failure]] = {"update": Update, "failure": Failure}
 """The answers to a broadcast, by what their notes call them."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from feddecorr.settings.experiment import Experiment
+    from feddecorr.config.experiment import Experiment
 
 CLIENT = "feddecorr.flower.client_app:app"
 SERVER = "feddecorr.flower.server_app:app"

@@ -6,9 +6,9 @@ import hashlib
 
 from flwr.serverapp import Grid
 
-from feddecorr.checks import MOST_EXAMPLES, Table, Text
-from feddecorr.files import read_json, reading, write_json
-from feddecorr.inner_paths import InnerPath
+from feddecorr.core.checks import MOST_EXAMPLES, Table, Text
+from feddecorr.core.files import read_json, reading, write_json
+from feddecorr.core.paths import InnerPath
 
 FILE = "keys.json"
 """Next to what clients remember: the digests of their nodes' public keys."""

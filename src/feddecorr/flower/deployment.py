@@ -15,23 +15,23 @@ from flwr.app import MessageType, RecordDict
 from flwr.serverapp import Grid
 
 from feddecorr.collapse.diagnosis import Diagnosis
-from feddecorr.collapse.shared_evidence import Evidence
+from feddecorr.config.experiment import Experiment
+from feddecorr.core.client_memory import Memories
+from feddecorr.core.evidence import Evidence
+from feddecorr.core.files import read_json, reading, write_json
+from feddecorr.core.messages import Broadcast, Failure, Server, Update
+from feddecorr.core.wire import to_bytes
 from feddecorr.data.dataset import Dataset
-from feddecorr.engines.engine import RunClients
-from feddecorr.engines.flower_simulation import Flower
 from feddecorr.errors import RunError, UserError
-from feddecorr.files import read_json, reading, write_json
 from feddecorr.flower.answers import read_answer, read_evidence
 from feddecorr.flower.client_keys import ClientKeys
+from feddecorr.flower.engine import Flower
 from feddecorr.flower.envelope import largest_answer, seal, wrap
 from feddecorr.flower.exchange import Answer, Exchange
 from feddecorr.flower.introduction import Introduction, common_classes, federation_of, misfits
 from feddecorr.flower.nodes import PAUSE, Nodes
-from feddecorr.messages import Broadcast, Failure, Server, Update
 from feddecorr.runs.directory import RunDirectory
-from feddecorr.runs.memories import Memories
-from feddecorr.settings.experiment import Experiment
-from feddecorr.wire import to_bytes
+from feddecorr.server.federation import RunClients
 
 LARGEST_EVIDENCE = 1 << 30
 """Bytes of a client's statistics; 8 000 features have half of that."""

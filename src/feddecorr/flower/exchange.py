@@ -9,7 +9,7 @@ from typing import NamedTuple
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
-from feddecorr.checks import printable
+from feddecorr.core.checks import printable
 from feddecorr.errors import UserError
 from feddecorr.flower.envelope import Letter, unseal
 

@@ -13,7 +13,8 @@ from operator import add
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
-from feddecorr.checks import (
+from feddecorr.config.experiment import Experiment
+from feddecorr.core.checks import (
     MOST_CLASSES,
     MOST_EXAMPLES,
     NAME,
@@ -26,8 +27,8 @@ from feddecorr.checks import (
 )
 from feddecorr.data.dataset import Dataset, Images, PixelSums
 from feddecorr.errors import UserError
-from feddecorr.federation import Federation, Roster, Task
-from feddecorr.settings.experiment import Experiment
+from feddecorr.server.federation import Federation, Roster
+from feddecorr.training.task import Task
 
 MOST_PIXELS = 1 << 27
 """Numbers in an image."""

@@ -13,16 +13,18 @@ from typing import Any, Protocol
 
 import torch
 
+from feddecorr.config.experiment import Experiment
+from feddecorr.config.overrides import read_words
+from feddecorr.core.client_memory import Memories
+from feddecorr.core.files import load_tensors
+from feddecorr.core.paths import InnerPath
 from feddecorr.data import DATA, Data
 from feddecorr.data.dataset import Images, PixelSums
 from feddecorr.errors import UserError
-from feddecorr.federation import Shard, Shards, Simulation, Task
-from feddecorr.files import load_tensors
 from feddecorr.flower.introduction import Introduction, relabelled
-from feddecorr.inner_paths import InnerPath
-from feddecorr.runs.memories import Memories
-from feddecorr.settings.experiment import Experiment
-from feddecorr.settings.words import read_words
+from feddecorr.server.federation import Simulation
+from feddecorr.training.shards import Shard, Shards
+from feddecorr.training.task import Task
 
 DEFAULT_MEMORY = Path("~/.local/state/feddecorr")
 """Where clients remember, unless the node's configuration says otherwise."""

@@ -11,15 +11,15 @@ from itertools import chain
 from flwr.app import MessageType, RecordDict
 from flwr.serverapp import Grid
 
-from feddecorr.checks import printable
+from feddecorr.config.experiment import Experiment
+from feddecorr.core.checks import printable
+from feddecorr.core.messages import Failure
+from feddecorr.core.wire import from_bytes
 from feddecorr.errors import RunError, UserError
 from feddecorr.flower.client_keys import ClientKeys
 from feddecorr.flower.envelope import Letter, seal, wrap
 from feddecorr.flower.exchange import Answer, Exchange
 from feddecorr.flower.introduction import Introduction
-from feddecorr.messages import Failure
-from feddecorr.settings.experiment import Experiment
-from feddecorr.wire import from_bytes
 
 PAUSE = 0.5
 """Seconds between two looks for news over the network."""

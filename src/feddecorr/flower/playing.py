@@ -6,21 +6,20 @@ import json
 from dataclasses import replace
 from functools import lru_cache
 
-from feddecorr.client import Client
-from feddecorr.collapse.shared_evidence import Evidence
+from feddecorr.config.experiment import Experiment
+from feddecorr.core.evidence import Evidence
+from feddecorr.core.messages import Broadcast, Update, failure
+from feddecorr.core.states import State, load_into
+from feddecorr.core.threads import threads
+from feddecorr.core.trust import STRANGER
+from feddecorr.core.wire import from_bytes, to_bytes
 from feddecorr.engines.allocator import keep_freed_memory
-from feddecorr.engines.engine import failure
 from feddecorr.errors import UserError
-from feddecorr.federation import Task
 from feddecorr.flower.envelope import Letter
 from feddecorr.flower.node import Config, Node, Own, deployed, find_node, private_files
-from feddecorr.local_training.part import METHOD
-from feddecorr.messages import Broadcast, Update
-from feddecorr.settings.experiment import Experiment
-from feddecorr.settings.trust import STRANGER
-from feddecorr.states import State, load_into
-from feddecorr.threads import threads
-from feddecorr.wire import from_bytes, to_bytes
+from feddecorr.training.client import Client
+from feddecorr.training.client_round import METHOD
+from feddecorr.training.task import Task
 
 FORGOT = "it has lost what it remembered of round {}"
 

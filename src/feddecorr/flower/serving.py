@@ -10,13 +10,13 @@ from typing import Any
 
 from flwr.serverapp import Grid
 
+from feddecorr.config.experiment import Experiment
+from feddecorr.config.overrides import read_words
 from feddecorr.data import DATA
 from feddecorr.flower.deployment import Deployment
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import ensure
 from feddecorr.runs.record import Record
-from feddecorr.settings.experiment import Experiment
-from feddecorr.settings.words import read_words
 
 
 def serve(grid: Grid, settings: Mapping[str, Any]) -> None:

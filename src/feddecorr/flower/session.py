@@ -14,17 +14,18 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import NoReturn
 
-from feddecorr.engines.engine import RunClients
+from feddecorr.core.client_memory import Memories
+from feddecorr.core.files import save_tensors, write_json
+from feddecorr.core.messages import Broadcast, Failure, Update
+from feddecorr.core.trust import VARIABLE
+from feddecorr.core.wire import to_bytes
 from feddecorr.errors import RunError, UserError
-from feddecorr.federation import Shards, Task
-from feddecorr.files import save_tensors, write_json
 from feddecorr.flower import keeper
 from feddecorr.flower.answers import read_answer
 from feddecorr.flower.node import SHARDS
-from feddecorr.messages import Broadcast, Failure, Update
-from feddecorr.runs.memories import Memories
-from feddecorr.settings.trust import VARIABLE
-from feddecorr.wire import to_bytes
+from feddecorr.server.federation import RunClients
+from feddecorr.training.shards import Shards
+from feddecorr.training.task import Task
 
 LONGEST_PATH = 40
 """Letters in the name of the folder: Ray's sockets lie deep in it, and the path of a socket has 107 at most."""

@@ -13,8 +13,8 @@ from flwr.app import ConfigRecord, MetricRecord, RecordDict
 from flwr.serverapp.strategy import FedAvg
 from torch import nn
 
-from feddecorr.checks import printable
-from feddecorr.collapse.shared_evidence import Evidence
+from feddecorr.core.checks import printable
+from feddecorr.core.evidence import Evidence
 from feddecorr.errors import UserError
 
 BYTES = "feddecorr.evidence"

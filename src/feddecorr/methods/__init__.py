@@ -1,5 +1,6 @@
 """Federated methods by name."""
 
+from feddecorr.core.registry import Family
 from feddecorr.methods.fedacg import FedACG
 from feddecorr.methods.fedadagrad import FedAdagrad
 from feddecorr.methods.fedadam import FedAdam
@@ -18,10 +19,10 @@ from feddecorr.methods.fedsam import FedSAM
 from feddecorr.methods.fedsol import FedSOL
 from feddecorr.methods.feduv import FedUV
 from feddecorr.methods.fedyogi import FedYogi
-from feddecorr.methods.method import Local, Method, Trained, mean_weights
+from feddecorr.methods.method import Method, mean_weights
 from feddecorr.methods.moon import MOON
 from feddecorr.methods.scaffold import SCAFFOLD
-from feddecorr.settings.kinds import Family
+from feddecorr.objective.context import Local, Trained
 
 METHODS = Family(
     "method",

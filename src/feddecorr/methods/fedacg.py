@@ -8,10 +8,11 @@ from dataclasses import replace
 import torch
 from pydantic import Field
 
-from feddecorr.messages import Broadcast, RoundInfo, Server
-from feddecorr.methods.method import Local, Method
-from feddecorr.objective import Term, proximal
-from feddecorr.states import State
+from feddecorr.core.messages import Broadcast, RoundInfo, Server
+from feddecorr.core.states import State
+from feddecorr.methods.method import Method
+from feddecorr.objective.context import Local
+from feddecorr.objective.terms import Term, proximal
 
 
 class FedACG(Method):

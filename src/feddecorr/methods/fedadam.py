@@ -5,10 +5,10 @@ from __future__ import annotations
 from pydantic import Field
 from torch import Tensor
 
-from feddecorr import adaptive
-from feddecorr.messages import RoundInfo, Server
+from feddecorr.core.messages import RoundInfo, Server
+from feddecorr.core.states import State
+from feddecorr.methods import adaptive
 from feddecorr.methods.method import Method
-from feddecorr.states import State
 
 
 class FedAdam(Method):

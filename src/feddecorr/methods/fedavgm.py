@@ -8,9 +8,9 @@ from typing import Literal
 import torch
 from pydantic import Field
 
-from feddecorr.messages import RoundInfo, Server
+from feddecorr.core.messages import RoundInfo, Server
+from feddecorr.core.states import State
 from feddecorr.methods.method import Method
-from feddecorr.states import State
 
 
 class FedAvgM(Method):

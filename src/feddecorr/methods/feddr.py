@@ -8,11 +8,12 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity, mse_loss
 
+from feddecorr.collapse.representation import find_classifier
 from feddecorr.errors import UserError
-from feddecorr.methods.method import Local, Method
-from feddecorr.objective import Pass, Term
-from feddecorr.reference import RoundReference
-from feddecorr.representation import find_classifier
+from feddecorr.methods.method import Method
+from feddecorr.objective.context import Local
+from feddecorr.objective.reference_models import RoundReference
+from feddecorr.objective.terms import Pass, Term
 
 
 class FedDr(Method):

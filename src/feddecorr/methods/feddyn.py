@@ -8,10 +8,11 @@ from dataclasses import replace
 import torch
 from pydantic import Field
 
-from feddecorr.messages import RoundInfo, Server, Update
-from feddecorr.methods.method import Local, Method, Trained
-from feddecorr.objective import Term, proximal
-from feddecorr.states import Mean, State
+from feddecorr.core.messages import RoundInfo, Server, Update
+from feddecorr.core.states import Mean, State
+from feddecorr.methods.method import Method
+from feddecorr.objective.context import Local, Trained
+from feddecorr.objective.terms import Term, proximal
 
 DRIFT = "drift/"
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from pydantic import Field
 
-from feddecorr.messages import RoundInfo, Server, Update
+from feddecorr.core.messages import RoundInfo, Server, Update
+from feddecorr.core.states import Mean, extrapolate, square_distance
 from feddecorr.methods.method import Method
-from feddecorr.states import Mean, extrapolate, square_distance
 
 
 class FedExP(Method):

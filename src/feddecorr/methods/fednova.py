@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from feddecorr.messages import RoundInfo, Server, Update
+from feddecorr.core.messages import RoundInfo, Server, Update
+from feddecorr.core.states import Mean, extrapolate
 from feddecorr.methods.method import Method
-from feddecorr.states import Mean, extrapolate
 
 
 class FedNova(Method):

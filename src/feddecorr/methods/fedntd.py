@@ -8,9 +8,10 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import kl_div, log_softmax, one_hot
 
-from feddecorr.methods.method import Local, Method
-from feddecorr.objective import Pass, Term
-from feddecorr.reference import RoundReference
+from feddecorr.methods.method import Method
+from feddecorr.objective.context import Local
+from feddecorr.objective.reference_models import RoundReference
+from feddecorr.objective.terms import Pass, Term
 
 
 class FedNTD(Method):

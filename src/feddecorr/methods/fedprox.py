@@ -7,8 +7,9 @@ from typing import Literal
 
 from pydantic import Field
 
-from feddecorr.methods.method import Local, Method
-from feddecorr.objective import Term, proximal
+from feddecorr.methods.method import Method
+from feddecorr.objective.context import Local
+from feddecorr.objective.terms import Term, proximal
 
 
 class FedProx(Method):

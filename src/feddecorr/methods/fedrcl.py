@@ -9,9 +9,10 @@ import torch
 from pydantic import Field, PositiveFloat
 from torch import Tensor
 
-from feddecorr.contrast import supervised_contrastive
-from feddecorr.methods.method import Local, Method
-from feddecorr.objective import Pass, Term
+from feddecorr.loss.contrastive import supervised_contrastive
+from feddecorr.methods.method import Method
+from feddecorr.objective.context import Local
+from feddecorr.objective.terms import Pass, Term
 
 
 class FedRCL(Method):

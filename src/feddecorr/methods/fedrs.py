@@ -9,8 +9,9 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from feddecorr.methods.method import Local, Method
-from feddecorr.objective import Pass, Term
+from feddecorr.methods.method import Method
+from feddecorr.objective.context import Local
+from feddecorr.objective.terms import Pass, Term
 
 
 class FedRS(Method):

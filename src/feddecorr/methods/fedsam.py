@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from pydantic import Field
 from torch import Tensor
 
-from feddecorr.methods.method import Compute, GradientRule, Local, Method
-from feddecorr.perturbation import gradient_beside, scaled_to
+from feddecorr.methods.method import Method
+from feddecorr.objective.context import Compute, GradientRule, Local
+from feddecorr.objective.perturbation import gradient_beside, scaled_to
 
 
 class FedSAM(Method):

@@ -9,10 +9,11 @@ from pydantic import Field, PositiveFloat
 from torch import Tensor
 from torch.nn.functional import kl_div, log_softmax
 
-from feddecorr.methods.method import Compute, GradientRule, Local, Method
-from feddecorr.objective import Pass
-from feddecorr.perturbation import TINY, gradient_beside, scaled_to
-from feddecorr.reference import RoundReference
+from feddecorr.methods.method import Method
+from feddecorr.objective.context import Compute, GradientRule, Local
+from feddecorr.objective.perturbation import TINY, gradient_beside, scaled_to
+from feddecorr.objective.reference_models import RoundReference
+from feddecorr.objective.terms import Pass
 
 
 class FedSOL(Method):

@@ -8,8 +8,9 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from feddecorr.methods.method import Local, Method
-from feddecorr.objective import Term
+from feddecorr.methods.method import Method
+from feddecorr.objective.context import Local
+from feddecorr.objective.terms import Term
 
 
 class FedUV(Method):

@@ -2,71 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import ClassVar, Protocol
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import ClassVar
 
-import torch
-from torch import Tensor, nn
-
-from feddecorr.messages import Broadcast, RoundInfo, Server, Update
-from feddecorr.objective import Term
-from feddecorr.settings.kinds import Kind
-from feddecorr.states import Mean, State
-
-
-@dataclass(frozen=True)
-class Local:
-    """What a method's client hooks see: the client, what it was sent and what it remembers."""
-
-    client: int
-    broadcast: Broadcast
-    memory: State
-    model: nn.Module
-    labels: Tensor
-    classes: int
-
-    @property
-    def counts(self) -> Tensor:
-        """The number of the client's examples of each class, as floats beside the model."""
-        counts = torch.bincount(self.labels, minlength=self.classes)
-        return counts.to(next(self.model.parameters()))
-
-    @property
-    def trainable(self) -> list[Tensor]:
-        """The parameters that training moves, in the order of their gradients: not those of frozen layers."""
-        return [parameter for parameter in self.model.parameters() if parameter.requires_grad]
-
-    def laid_out(self, state: State, *, trainable: bool = False) -> list[Tensor]:
-        """Return a copy of the state in the order, on the device and in the memory format of the parameters.
-
-        Those are all, or the ones that training moves.
-        """
-        return [
-            torch.empty_like(mine).copy_(state[name])
-            for name, mine in self.model.named_parameters()
-            if mine.requires_grad or not trainable
-        ]
-
-
-@dataclass(frozen=True)
-class Trained:
-    """What local training ends with; `amount` is the sum of the steps' learning rates (see `Update`)."""
-
-    weights: State
-    buffers: State
-    amount: float
-
-
-class Compute(Protocol):
-    """Gives the gradient of the current batch at the current weights, as often as it is asked."""
-
-    def __call__(self, term: Term | None = None) -> Sequence[Tensor]:
-        """Return that of the objective, which is recorded, or of another term."""
-
-
-GradientRule = Callable[[Compute], Sequence[Tensor]]
-"""What makes the gradient of a local step."""
+from feddecorr.core.messages import Broadcast, RoundInfo, Server, Update
+from feddecorr.core.registry import Kind
+from feddecorr.core.states import Mean, State
+from feddecorr.objective.context import GradientRule, Local, Trained
+from feddecorr.objective.terms import Term
 
 
 class Method(Kind):

@@ -10,10 +10,11 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import cosine_similarity, softplus
 
-from feddecorr.methods.method import Local, Method, Trained
-from feddecorr.objective import Pass, Term
-from feddecorr.reference import RoundReference
-from feddecorr.states import State
+from feddecorr.core.states import State
+from feddecorr.methods.method import Method
+from feddecorr.objective.context import Local, Trained
+from feddecorr.objective.reference_models import RoundReference
+from feddecorr.objective.terms import Pass, Term
 
 
 class MOON(Method):

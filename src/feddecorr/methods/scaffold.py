@@ -7,10 +7,11 @@ from dataclasses import replace
 
 import torch
 
-from feddecorr.messages import RoundInfo, Server, Update
-from feddecorr.methods.method import Local, Method, Trained
-from feddecorr.objective import Term, linear
-from feddecorr.states import Mean, State
+from feddecorr.core.messages import RoundInfo, Server, Update
+from feddecorr.core.states import Mean, State
+from feddecorr.methods.method import Method
+from feddecorr.objective.context import Local, Trained
+from feddecorr.objective.terms import Term, linear
 
 
 class SCAFFOLD(Method):

@@ -1,5 +1,6 @@
 """Networks by name."""
 
+from feddecorr.core.registry import Family
 from feddecorr.models.convnet import ConvNet
 from feddecorr.models.custom import Custom
 from feddecorr.models.lenet import LeNet
@@ -8,7 +9,6 @@ from feddecorr.models.mobilenet import MobileNetV2
 from feddecorr.models.model import Model, Shape
 from feddecorr.models.resnet import ResNet18, ResNet20, ResNet32
 from feddecorr.models.transformer import Transformer
-from feddecorr.settings.kinds import Family
 
 MODELS = Family(
     "model",

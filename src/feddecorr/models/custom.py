@@ -10,10 +10,10 @@ import torch
 from pydantic import Field, ValidationInfo, field_validator
 from torch import Tensor, nn
 
+from feddecorr.collapse.representation import capture_representations, find_classifier
+from feddecorr.core.trust import import_named
 from feddecorr.errors import UserError
 from feddecorr.models.model import Model, Shape
-from feddecorr.representation import capture_representations, find_classifier
-from feddecorr.settings.trust import import_named
 
 
 class Custom(Model):

@@ -9,9 +9,9 @@ from typing import Self
 from pydantic import Field, PositiveFloat, PositiveInt, field_validator, model_validator
 from torch import nn
 
-from feddecorr.models.first_weights import fill, read_weights, weights_digest
+from feddecorr.core.registry import Kind
 from feddecorr.models.heads import TEMPERATURE, TEMPERED, Head, build_head
-from feddecorr.settings.kinds import Kind
+from feddecorr.models.weights import fill, read_weights, weights_digest
 
 Shape = tuple[int, int, int]
 """Channels, height and width of an image."""

@@ -14,11 +14,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from feddecorr.arrays import read_at_most
-from feddecorr.bounds import Allowance, brief
+from feddecorr.core.limits import Allowance, brief
+from feddecorr.core.npz import read_at_most
+from feddecorr.core.states import State
 from feddecorr.data.formats.pickles import Machine, StandIn, product
 from feddecorr.errors import UserError
-from feddecorr.states import State
 
 MAGIC = 0x1950A86A20F9469CFC6C
 """The number that files begin with that PyTorch wrote before 1.6."""

@@ -1,5 +1,6 @@
 """Who holds which examples: the training labels go in, each client's indices come out."""
 
+from feddecorr.core.registry import Family
 from feddecorr.partition.dirichlet import Dirichlet
 from feddecorr.partition.flower_datasets import Flower
 from feddecorr.partition.homogeneous import Homogeneous
@@ -7,7 +8,6 @@ from feddecorr.partition.quantity import Quantity
 from feddecorr.partition.shards import Classes
 from feddecorr.partition.split import Indices, Partition, Parts
 from feddecorr.partition.split_file import File
-from feddecorr.settings.kinds import Family
 
 PARTITIONS = Family(
     "partition",

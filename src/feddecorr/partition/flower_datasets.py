@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from pydantic import Field, ValidationInfo, field_validator
 
+from feddecorr.core.trust import import_named
 from feddecorr.errors import UserError, nearest
 from feddecorr.partition.split import Indices, Parts
 from feddecorr.partition.split_file import Given
-from feddecorr.settings.trust import import_named
 
 
 class Flower(Given):

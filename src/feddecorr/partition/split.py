@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from feddecorr.core.randomness import frozen_stream
+from feddecorr.core.registry import Kind
 from feddecorr.errors import UserError
-from feddecorr.randomness import frozen_stream
-from feddecorr.settings.kinds import Kind
 
 Indices = NDArray[np.int64]
 """Whole numbers, one for each example: labels, clients, or places in a list."""

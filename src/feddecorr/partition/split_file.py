@@ -10,8 +10,8 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field, TypeAdapter, ValidationError, ValidationInfo, field_validator
 
+from feddecorr.core.files import write_bytes
 from feddecorr.errors import UserError
-from feddecorr.files import write_bytes
 from feddecorr.partition.split import NOBODY, Indices, Partition, Parts
 
 _LISTS = TypeAdapter(list[list[Annotated[int, Field(strict=True, ge=0, lt=2**62)]]])

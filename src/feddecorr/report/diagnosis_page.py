@@ -8,8 +8,9 @@ from pathlib import Path
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from feddecorr.collapse.answer import MEANINGS, rows
 from feddecorr.collapse.diagnosis import Diagnosis, find_reference
+from feddecorr.collapse.spectrum import SHOWN_VALUES
+from feddecorr.collapse.verdict import MEANINGS, rows
 from feddecorr.errors import UserError
 from feddecorr.report import figures
 from feddecorr.report.colours import colours
@@ -34,7 +35,7 @@ def write_diagnosis(found: Sequence[Diagnosis], path: Path, further: Sequence[Se
 def _sections(found: Sequence[Diagnosis]) -> Iterator[Section]:
     yield Section("The answer", "", blocks=dict(_answers(found)))
     whole = [each for each in found if each.client is None]
-    text = f"Logarithms of the singular values of the covariance, largest first; at most {figures.SHOWN_VALUES}."
+    text = f"Logarithms of the singular values of the covariance, largest first; at most {SHOWN_VALUES}."
     yield Section("Spectra", text, figure=figures.spectra({each.name: each.singular_values for each in whole}))
     if local := [each for each in found if each.client is not None]:
         yield Section("Local models", "The same for each client's model before averaging.", figure=grid(local))
@@ -83,7 +84,7 @@ def _beside(heading: str, text: str, drawn: Mapping[str, go.Figure]) -> Iterator
         yield Section(heading, text, figures=drawn)
 
 
-def grid(local: Sequence[Diagnosis], shown: int = figures.SHOWN_VALUES) -> go.Figure:
+def grid(local: Sequence[Diagnosis], shown: int = SHOWN_VALUES) -> go.Figure:
     """Draw a panel for each client, with a line for each run, as in the paper's figure of all clients."""
     panels: dict[int, dict[str, Sequence[float]]] = {}
     for each in local:

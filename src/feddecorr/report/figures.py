@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import plotly.graph_objects as go
 
+from feddecorr.collapse.diagnosis import Diagnosis
+from feddecorr.collapse.spectrum import LOG_TAU, SHOWN_VALUES, logarithms
 from feddecorr.partition.label_counts import LabelCounts
 from feddecorr.report.colours import colours
-from feddecorr.spectrum import LOG_TAU
+from feddecorr.results.curves import Band
 
-SHOWN_VALUES = 100
 SHOWN_CLIENTS = 1000
-SMALLEST_LOG = -20.0
 
 Axis = tuple[str, list[str]]
 """What an axis shows, and the names along it."""
+
+
+def plot(found: Diagnosis) -> go.Figure:
+    """Draw the spectrum of a diagnosed model; `feddecorr.report.diagnosis_page` has more pictures."""
+    return spectra({found.name: found.singular_values})
 
 
 def spectra(runs: Mapping[str, Sequence[float]], shown: int = SHOWN_VALUES, *, threshold: bool = True) -> go.Figure:
@@ -44,10 +48,6 @@ def over_rounds(runs: Mapping[str, Sequence[tuple[int, float]]], what: str) -> g
             mode = "lines" if len(points) > 1 else "markers"
             figure.add_scatter(x=list(rounds), y=list(values), name=name, mode=mode, line_color=colour)
     return figure
-
-
-Band = tuple[Sequence[float], Sequence[float], Sequence[float]]
-"""Places along x, the mean at each, and how far the band reaches above and below it."""
 
 
 def bands(lines: Mapping[str, Band], x: str, y: str, *, threshold: bool = False) -> go.Figure:
@@ -78,11 +78,6 @@ def bars(groups: Mapping[str, Sequence[float | None]], places: Sequence[str], x:
         figure.add_bar(x=list(places), y=list(values), name=name, marker_color=colour)
     figure.update_xaxes(type="category")
     return figure
-
-
-def logarithms(values: Sequence[float], shown: int = SHOWN_VALUES) -> list[float]:
-    """Return the logarithms of the first values, as far down as is drawn."""
-    return [max(math.log(value), SMALLEST_LOG) if value > 0 else SMALLEST_LOG for value in values[:shown]]
 
 
 def labels(counts: LabelCounts, classes: Sequence[str]) -> go.Figure:

@@ -13,8 +13,8 @@ from feddecorr.errors import UserError
 from feddecorr.report.page import Section, render_page
 from feddecorr.report.runs_page import LEAD, name_directories, sections, switches
 from feddecorr.report.seed_groups import group_seeds
+from feddecorr.results.summary import Summary, run_directories
 from feddecorr.runs.directory import RunDirectory
-from feddecorr.studies.summary import Summary, run_directories
 
 MARKED = ("experiment.json", "weights.safetensors")
 """What changes when a run begins, goes on with more rounds, or has finished one."""

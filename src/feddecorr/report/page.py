@@ -11,8 +11,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from plotly.io import to_json
 from plotly.offline import get_plotlyjs
 
-from feddecorr.escaping import plotly_text, visible
-from feddecorr.files import write_bytes
+from feddecorr.core.escaping import plotly_text, visible
+from feddecorr.core.files import write_bytes
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from feddecorr.core.escaping import matplotlib_text
+from feddecorr.core.files import write_bytes
 from feddecorr.errors import UserError
-from feddecorr.escaping import matplotlib_text
-from feddecorr.files import write_bytes
 from feddecorr.report.colours import colours
 from feddecorr.report.picture import Line, Panel, Picture
 

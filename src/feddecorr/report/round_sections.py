@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import plotly.graph_objects as go
 
-from feddecorr.collapse import averaging, blame
+from feddecorr.collapse import averaging
+from feddecorr.collapse import contributions as blame
 from feddecorr.collapse.averaging import AveragedRound
-from feddecorr.collapse.blame import Blame
+from feddecorr.collapse.contributions import Blame
 from feddecorr.report import figures
 from feddecorr.report.page import Section
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from feddecorr.collapse.spectrum import SHOWN_VALUES
+from feddecorr.config.overrides import flatten
 from feddecorr.errors import UserError
 from feddecorr.report import figures
 from feddecorr.report.page import Section, write_page
 from feddecorr.report.seed_groups import Line, group_seeds
+from feddecorr.results import curves
+from feddecorr.results.summary import Summary
 from feddecorr.runs.about import AboutData
 from feddecorr.runs.directory import ROSTER, RunDirectory
-from feddecorr.settings.words import flatten
-from feddecorr.studies import curves
-from feddecorr.studies.summary import Summary
 
 TITLE = "Dimensional collapse, run by run"
 UNKNOWN = "–"
@@ -136,7 +137,7 @@ def _effective_rank(line: Line) -> str | None:
 def _spectra(lines: Sequence[Line], bands: str) -> Section:
     text = (
         "Singular values of the covariance of the test images' representations, largest first, after the last "
-        f"evaluated round (at most {figures.SHOWN_VALUES} are drawn). The steeper the fall, the stronger the collapse."
+        f"evaluated round (at most {SHOWN_VALUES} are drawn). The steeper the fall, the stronger the collapse."
     )
     drawn = {line.name: line.curve(curves.spectrum) for line in lines}
     axes = ("k, index of the singular value", "log of the k-th singular value")

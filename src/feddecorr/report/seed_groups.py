@@ -8,11 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from feddecorr.report.figures import Band
-from feddecorr.studies.contexts import by_seed, context, is_finished
-from feddecorr.studies.curves import Points, band, spread
-from feddecorr.studies.groups import group_runs, name_cell
-from feddecorr.studies.summary import Summary
+from feddecorr.results.contexts import by_seed, context, is_finished
+from feddecorr.results.curves import Band, Points, band, spread
+from feddecorr.results.groups import group_runs, name_cell
+from feddecorr.results.summary import Summary
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import numpy as np
 from plotly import graph_objects as go
 from plotly.subplots import make_subplots
 
-from feddecorr.files import write_json
+from feddecorr.core.files import write_json
 from feddecorr.report import printed
 from feddecorr.report.page import Section, write_page
 from feddecorr.report.picture import Picture

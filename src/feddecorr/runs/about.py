@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from feddecorr.settings.kinds import Kind
+from feddecorr.core.registry import Kind
 
 
 class AboutData(Kind):

@@ -11,23 +11,23 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from feddecorr.config.experiment import Experiment
+from feddecorr.core.client_memory import SUFFIX, Memories, Tally, numbered
+from feddecorr.core.files import digest_of, load_tensors, read_json, reading, save_tensors, write_json
+from feddecorr.core.messages import Server
+from feddecorr.core.paths import HeldError, InnerPath
+from feddecorr.core.states import State, lay_out, misfits
+from feddecorr.core.trust import CLOSED, STRANGER, Trust
 from feddecorr.errors import RunError, UserError
-from feddecorr.federation import Federation, Roster
-from feddecorr.files import digest_of, load_tensors, read_json, reading, save_tensors, write_json
-from feddecorr.inner_paths import HeldError, InnerPath
-from feddecorr.messages import Server
-from feddecorr.rounds import Round
 from feddecorr.runs.about import AboutData
 from feddecorr.runs.environment import environment
-from feddecorr.runs.memories import SUFFIX, Memories, Tally, numbered
 from feddecorr.runs.precision_probe import Choice
 from feddecorr.runs.record import Record
 from feddecorr.runs.roster_file import read_roster, write_roster
 from feddecorr.runs.round_lines import Lines, RoundLines
 from feddecorr.runs.weights_file import Mark, read_mark, write_weights
-from feddecorr.settings.experiment import Experiment
-from feddecorr.settings.trust import CLOSED, STRANGER, Trust
-from feddecorr.states import State, lay_out, misfits
+from feddecorr.server.federation import Federation, Roster
+from feddecorr.server.rounds import Round
 
 KEPT = ("shared", "memory")
 """Parts of the server, beside the model, that go to a file of their own."""

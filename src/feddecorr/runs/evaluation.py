@@ -21,16 +21,16 @@ from feddecorr.collapse.diagnosis import Diagnosis, Subject
 from feddecorr.collapse.gathered import Batch, Part, add_up
 from feddecorr.collapse.layer_ranks import layer_ranks
 from feddecorr.collapse.measures import Measures, Principal, measure_spread
+from feddecorr.collapse.representation import capture_representations, find_classifier
 from feddecorr.collapse.statistics import Statistics
 from feddecorr.collapse.weights import classifier_weight
+from feddecorr.core.messages import Server, Update
+from feddecorr.core.states import State, load_into
+from feddecorr.core.threads import threads
 from feddecorr.data.dataset import Images
 from feddecorr.errors import RunError
-from feddecorr.federation import Task
-from feddecorr.messages import Server, Update
-from feddecorr.reference import Look, Reference
-from feddecorr.representation import capture_representations, find_classifier
-from feddecorr.states import State, load_into
-from feddecorr.threads import threads
+from feddecorr.objective.reference_models import Look, Reference
+from feddecorr.training.task import Task
 
 Kept = TypeVar("Kept")
 

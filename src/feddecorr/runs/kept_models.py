@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from feddecorr.files import load_tensors, save_tensors
-from feddecorr.messages import Update
-from feddecorr.states import Mean, State
+from feddecorr.core.files import load_tensors, save_tensors
+from feddecorr.core.messages import Update
+from feddecorr.core.states import Mean, State
 
 
 @dataclass(frozen=True)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from feddecorr.batchnorm import forget_statistics
 from feddecorr.collapse.diagnosis import Diagnosis
-from feddecorr.federation import Task
-from feddecorr.models.first_weights import fill
+from feddecorr.config.experiment import Experiment
+from feddecorr.core.threads import hands
+from feddecorr.models.batchnorm import forget_statistics
+from feddecorr.models.weights import fill
 from feddecorr.runs.evaluation import Evaluator
-from feddecorr.runs.looking import REMARKS
-from feddecorr.settings.experiment import Experiment
-from feddecorr.threads import hands
+from feddecorr.runs.evaluator_inputs import REMARKS
+from feddecorr.training.task import Task
 
 
 def diagnose_stored(

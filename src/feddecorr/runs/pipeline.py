@@ -7,18 +7,18 @@ from collections.abc import Generator
 from contextlib import ExitStack
 from pathlib import Path
 
+from feddecorr.config.experiment import Experiment
+from feddecorr.core.temporary import temporary_folder
+from feddecorr.core.trust import Trust
 from feddecorr.engines.allocator import keep_freed_memory
 from feddecorr.errors import RunError, UserError, explain_refusal
-from feddecorr.federation import Connection, Evaluating, Federation, Simulation
-from feddecorr.rounds import federate
 from feddecorr.runs.directory import RunDirectory, differences
+from feddecorr.runs.eval_schedule import Evaluations
 from feddecorr.runs.precision_probe import Choice, choose
 from feddecorr.runs.record import Record
-from feddecorr.runs.rhythm import Evaluations
-from feddecorr.settings.experiment import Experiment
-from feddecorr.settings.trust import Trust
-from feddecorr.temporary import temporary_folder
-from feddecorr.trackers.follower import following
+from feddecorr.runs.tracking import following
+from feddecorr.server.federation import Connection, Evaluating, Federation, Simulation
+from feddecorr.server.rounds import federate
 
 Records = Generator[Record, None, None]
 """The rounds of a run as they are done; closing it ends the run there, and what is done is kept."""

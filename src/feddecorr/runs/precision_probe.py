@@ -11,11 +11,13 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from feddecorr.client import Client
+from feddecorr.config.schedules import Constant
+from feddecorr.core.messages import Broadcast
 from feddecorr.errors import RunError
-from feddecorr.federation import Shard, Simulation, Task
-from feddecorr.messages import Broadcast
-from feddecorr.schedules import Constant
+from feddecorr.server.federation import Simulation
+from feddecorr.training.client import Client
+from feddecorr.training.shards import Shard
+from feddecorr.training.task import Task
 
 SECONDS = 10.0
 """So long may trials take; a first one, to warm up, and another are done in any case."""

@@ -11,10 +11,10 @@ from pydantic import Field, PositiveInt, create_model
 from feddecorr.collapse.averaging import Averaging
 from feddecorr.collapse.diagnosis import Diagnosis
 from feddecorr.collapse.fields import is_recorded
-from feddecorr.rounds import Round
-from feddecorr.runs.rhythm import Evaluated
-from feddecorr.settings.kinds import Kind
-from feddecorr.states import State
+from feddecorr.core.registry import Kind
+from feddecorr.core.states import State
+from feddecorr.runs.eval_schedule import Evaluated
+from feddecorr.server.rounds import Round
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from feddecorr.federation import Roster
-from feddecorr.files import AnyPath, load_note, load_tensors, reading, save_tensors
+from feddecorr.core.files import AnyPath, load_note, load_tensors, reading, save_tensors
 from feddecorr.partition.label_counts import LabelCounts
+from feddecorr.server.federation import Roster
 
 ENTRIES = ("client", "label", "count")
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from feddecorr.core.files import reading
+from feddecorr.core.paths import MIB, InnerPath
+from feddecorr.core.strict_json import parse_json, to_json
 from feddecorr.errors import RunError, UserError
-from feddecorr.files import reading
-from feddecorr.inner_paths import MIB, InnerPath
 from feddecorr.runs.record import Record
-from feddecorr.strict_json import parse_json, to_json
 
 LONGEST = 256 * MIB
 """The most bytes of a line."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pydantic import PositiveInt
 
-from feddecorr.files import AnyPath, load_note, reading, save_tensors
-from feddecorr.settings.kinds import Kind
-from feddecorr.states import State
-from feddecorr.strict_json import parse_json
+from feddecorr.core.files import AnyPath, load_note, reading, save_tensors
+from feddecorr.core.registry import Kind
+from feddecorr.core.states import State
+from feddecorr.core.strict_json import parse_json
 
 KEY = "run"
 """The one key of the note: of several, the order in the file would be by chance, and so its bytes."""

@@ -10,14 +10,14 @@ import numpy as np
 from torch import nn
 
 from feddecorr.collapse.averaging import AveragedRound, Averaging, Way, mean_by_layer, tail_of
-from feddecorr.collapse.blame import Blame, Suspect, rank_within
+from feddecorr.collapse.contributions import Blame, Suspect, rank_within
 from feddecorr.collapse.diagnosis import Diagnosis
-from feddecorr.federation import Simulation
-from feddecorr.messages import Update
+from feddecorr.core.messages import Update
+from feddecorr.core.states import STATISTICS, State
 from feddecorr.partition.heterogeneity import Heterogeneity
+from feddecorr.runs.evaluator_inputs import Look
 from feddecorr.runs.kept_models import KeptModels, between
-from feddecorr.runs.looking import Look
-from feddecorr.states import STATISTICS, State
+from feddecorr.server.federation import Simulation
 
 STEPS = 8
 """Into how many steps the way from a local model to the average is cut."""

@@ -1,6 +1,6 @@
 """Transforms by name: what happens to updates between their check and the method, whichever that is."""
 
-from feddecorr.settings.kinds import Family
+from feddecorr.core.registry import Family
 from feddecorr.transforms.attack import Attack
 from feddecorr.transforms.clipping import Clip
 from feddecorr.transforms.krum import Krum

@@ -10,10 +10,10 @@ import torch
 from pydantic import Field, PositiveInt
 from torch import Tensor
 
-from feddecorr.messages import Broadcast, Failure, RoundInfo, Update
+from feddecorr.core.messages import Broadcast, Failure, RoundInfo, Update
+from feddecorr.core.randomness import generator
+from feddecorr.core.states import State, extrapolate
 from feddecorr.partition import Parts
-from feddecorr.randomness import generator
-from feddecorr.states import State, extrapolate
 from feddecorr.transforms.transform import Transform
 
 STRENGTHS = {

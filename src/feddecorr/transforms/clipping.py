@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from pydantic import Field, PositiveFloat
 
-from feddecorr.messages import Broadcast, RoundInfo, Update
-from feddecorr.states import State
+from feddecorr.core.messages import Broadcast, RoundInfo, Update
+from feddecorr.core.states import State
 from feddecorr.transforms.transform import Transform
 
 ROUNDING = 1e-9

@@ -8,8 +8,8 @@ import torch
 from pydantic import Field, NonNegativeInt, PositiveInt
 from torch import Tensor
 
+from feddecorr.core.messages import Broadcast, RoundInfo, Update
 from feddecorr.errors import UserError
-from feddecorr.messages import Broadcast, RoundInfo, Update
 from feddecorr.transforms.robust import unclaimed
 from feddecorr.transforms.transform import Transform, checked_number
 

@@ -9,11 +9,11 @@ import numpy as np
 import torch
 from pydantic import Field, PositiveFloat
 
+from feddecorr.core.messages import Broadcast, RoundInfo, Server, Update
+from feddecorr.core.noise import gaussian
+from feddecorr.core.randomness import generator
+from feddecorr.core.states import State
 from feddecorr.errors import UserError
-from feddecorr.messages import Broadcast, RoundInfo, Server, Update
-from feddecorr.noise import gaussian
-from feddecorr.randomness import generator
-from feddecorr.states import State
 from feddecorr.transforms.clipping import clipped
 from feddecorr.transforms.transform import Transform
 

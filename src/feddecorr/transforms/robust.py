@@ -16,8 +16,8 @@ import torch
 from pydantic import Field, PositiveFloat
 from torch import Tensor
 
-from feddecorr.messages import Broadcast, RoundInfo, Update
-from feddecorr.states import State
+from feddecorr.core.messages import Broadcast, RoundInfo, Update
+from feddecorr.core.states import State
 from feddecorr.transforms.transform import Transform, checked_number
 
 SECTIONS = ("weights", "buffers", "extra")

@@ -7,11 +7,11 @@ from typing import ClassVar
 
 from torch import Tensor
 
+from feddecorr.core.messages import Broadcast, Failure, RoundInfo, Server, Update
+from feddecorr.core.registry import Kind
+from feddecorr.core.states import State
 from feddecorr.errors import RunError
-from feddecorr.messages import Broadcast, Failure, RoundInfo, Server, Update
 from feddecorr.partition import Parts
-from feddecorr.settings.kinds import Kind
-from feddecorr.states import State
 
 Updates = Callable[[Iterable[Update], Broadcast, RoundInfo], Iterator[Update]]
 """From the updates of a round to those that the method gets; it is told what was sent, round, seed and sizes."""

@@ -13,8 +13,8 @@ import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
-from feddecorr.arrays import read_at_most
-from feddecorr.bounds import MEMBER, MEMBERS, TOTAL, Allowance, brief
+from feddecorr.core.limits import MEMBER, MEMBERS, TOTAL, Allowance, brief
+from feddecorr.core.npz import read_at_most
 from feddecorr.errors import UserError
 
 COMPRESSED: dict[bytes, Callable[[Path], io.BufferedIOBase | io.RawIOBase]] = {

@@ -18,8 +18,8 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from feddecorr import bounds
-from feddecorr.bounds import brief
+from feddecorr.core import limits as bounds
+from feddecorr.core.limits import brief
 from feddecorr.errors import UserError
 
 

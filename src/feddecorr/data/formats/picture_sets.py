@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from feddecorr.bounds import TOTAL, Allowance
+from feddecorr.core.limits import TOTAL, Allowance
 from feddecorr.data.formats.pictures import decode
 from feddecorr.errors import UserError
 

@@ -1,0 +1,169 @@
+"""The representation is what the classifier takes in; it is caught during the ordinary forward pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import takewhile
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
+from torch.utils.hooks import RemovableHandle
+
+from feddecorr.errors import UserError, nearest
+from feddecorr.loss.decorrelation import as_batch
+
+WRAPPERS = {"module", "_orig_mod", "_fsdp_wrapped_module", "_forward_module", "_original_module"}
+"""Where DataParallel, DistributedDataParallel, torch.compile, FSDP and Lightning Fabric keep what they wrap."""
+
+CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+
+
+class NothingSeenError(UserError, AttributeError):
+    """No forward pass has gone through the layer; `hasattr(seen, "z")` tells without raising."""
+
+
+class Seen:
+    """The representations of the latest forward pass through the layer named `layer`."""
+
+    def __init__(self, layer: str, module: nn.Module) -> None:
+        self.layer = layer
+        self.parts: list[Tensor] = []  # one for each device that DataParallel uses
+        self._module = module
+
+    @property
+    def raw(self) -> Tensor:
+        """What the layer took in, as it is."""
+        if not self.parts:
+            raise NothingSeenError(
+                f"no forward pass has gone through the layer '{self.layer}' yet: call the model inside of the block; "
+                "if the model does not call this layer, name another by layer=… (in an experiment, model.layer=…); "
+                "if it is compiled, open the block before its first call: code compiled without the hook ignores it"
+            )
+        if len(self.parts) == 1:
+            return self.parts[0]
+        parts = sorted(self.parts, key=lambda part: part.device.index or 0)
+        return torch.cat([part.to(parts[0].device) for part in parts])
+
+    @property
+    def z(self) -> Tensor:
+        """The representations, of shape (n, d) and in float32 at least.
+
+        Where the layer works position by position, they are averaged over the positions: for a linear layer
+        (n, …, d) over all between, for a convolution (n, d, …) over all after; for other layers see `as_batch`.
+        """
+        raw = self.raw
+        if raw.ndim > 2 and isinstance(self._module, nn.Linear):
+            raw = raw.flatten(1, -2)
+        elif raw.ndim > 2 and isinstance(self._module, CONVOLUTIONS):
+            raw = raw.flatten(2).mT
+        return as_batch(raw)
+
+
+def find_classifier(model: nn.Module, layer: str | None = None) -> nn.Module:
+    """Return the layer of that name or, without a name, the one that must be the classifier.
+
+    That is the layer named by the model's attribute `representation_layer`, if it has one; else the last linear
+    layer that the model registers or, if it has none, the last convolution. Where another such layer with as
+    many outputs does not simply come before it in a Sequential (auxiliary heads), a name is asked for.
+    Wrappers, as of DataParallel or torch.compile, need not be named.
+    """
+    return _find(model, layer)[1]
+
+
+@contextmanager
+def capture_representations(model: nn.Module, layer: str | None = None) -> Iterator[Seen]:
+    """Catch the input of the classifier (or of the named layer) in every forward pass inside of the block.
+
+    Can be opened around one forward pass or around a whole training loop. What was seen last stays readable
+    after the block. The model is the same after it as before.
+    """
+    name, module = _find(model, layer)
+    seen = Seen(_plain(name), module)
+    parallel = isinstance(model, nn.DataParallel)
+
+    def catch(_module: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any]) -> None:
+        taken = inputs[0] if inputs else next(iter(named.values()), None)
+        if not isinstance(taken, Tensor):
+            raise UserError(f"the layer '{name}' takes in {type(taken).__name__}, not a tensor: name another layer")
+        if parallel:
+            seen.parts.append(taken)
+        else:
+            seen.parts = [taken]
+
+    handles: list[RemovableHandle] = [module.register_forward_pre_hook(catch, with_kwargs=True)]
+    if parallel:  # its replicas share the hook, each with its part of the batch
+        handles.append(model.register_forward_pre_hook(lambda _model, _inputs: seen.parts.clear()))
+    try:
+        yield seen
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _find(model: nn.Module, layer: str | None) -> tuple[str, nn.Module]:
+    modules = dict(model.named_modules())
+    layer = layer if layer is not None else getattr(_unwrap(model), "representation_layer", None)
+    if layer is None:
+        return _find_last(modules)
+    if layer in modules:
+        return layer, modules[layer]
+    plain = {_plain(name): name for name in modules}
+    if _plain(layer) not in plain:
+        names = ", ".join(name for name in plain if name)
+        raise UserError(f"the model has no layer '{layer}': {nearest(layer, plain)} (its layers: {names})")
+    name = plain[_plain(layer)]
+    return name, modules[name]
+
+
+def _find_last(modules: dict[str, nn.Module]) -> tuple[str, nn.Module]:
+    linear = {name: module for name, module in modules.items() if _is_linear(module)}
+    candidates = linear or {name: module for name, module in modules.items() if isinstance(module, CONVOLUTIONS)}
+    if not candidates:
+        raise UserError(
+            "the model has no linear layer and no convolution: name the layer whose input is the representation, "
+            "by layer=… (in an experiment, model.layer=…)"
+        )
+    last = next(reversed(candidates))
+    rivals = [
+        name
+        for name, module in candidates.items()
+        if _outputs(module) == _outputs(candidates[last]) and not _follow_each_other(modules, name, last)
+    ]
+    if rivals:
+        names = ", ".join(f"'{_plain(name)}'" for name in [*rivals[-7:], last])
+        raise UserError(
+            f"several layers could be the classifier, each with {_outputs(candidates[last])} outputs: name one by "
+            f"layer=…, for example {names} (in an experiment, by model.layer=…)"
+        )
+    return last, candidates[last]
+
+
+def _is_linear(module: nn.Module) -> bool:
+    # Attention uses its last layer's weights without ever calling the layer.
+    return isinstance(module, nn.Linear) and not isinstance(module, NonDynamicallyQuantizableLinear)
+
+
+def _outputs(module: nn.Module) -> object:
+    return module.out_features if isinstance(module, nn.Linear) else module.out_channels
+
+
+def _follow_each_other(modules: dict[str, nn.Module], first: str, second: str) -> bool:
+    """Tell whether both are one, or lie in different members of one Sequential."""
+    pairs = zip(first.split("."), second.split("."), strict=False)
+    common = ".".join(one for one, other in takewhile(lambda pair: pair[0] == pair[1], pairs))
+    return first == second or isinstance(modules[common], nn.Sequential)
+
+
+def _plain(name: str) -> str:
+    return ".".join(part for part in name.split(".") if part not in WRAPPERS)
+
+
+def _unwrap(model: nn.Module) -> nn.Module:
+    inner = dict(model.named_children())
+    while inner and inner.keys() <= WRAPPERS:
+        model = next(iter(inner.values()))
+        inner = dict(model.named_children())
+    return model

@@ -1,0 +1,1 @@
+"""An experiment from overrides, TOML or Python: one frozen, validated value."""

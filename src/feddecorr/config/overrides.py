@@ -1,0 +1,143 @@
+"""Settings from TOML files and `key=value` words: nested dictionaries, in which later words win.
+
+Nothing heavy is imported here, so that a run's engine can be started while PyTorch is being imported.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+from feddecorr.core.lists import read_list
+from feddecorr.core.strict_json import parse_json
+from feddecorr.errors import UserError
+
+SEVERAL = ("regularizers", "transforms")
+"""The settings that are tables of kinds by name, where others are one kind with a `name`."""
+
+
+def read_words(words: Iterable[str], onto: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the settings that files (`FILE.toml`, `FILE.json`) and `key=value` words say, in their order.
+
+    With `onto`, they change those settings.
+    """
+    settings: dict[str, Any] = deepcopy(dict(onto or {}))
+    for word in words:
+        if not _is_text(word):
+            raise UserError(f"{word!r}: a setting is text in UTF-8")
+        key, equals, text = word.partition("=")
+        if not equals:
+            _put_all(settings, (), read_file(Path(word)))
+        elif not all(key.split(".")):
+            raise UserError(f"'{word}': a setting is key=value with a dotted key, such as training.lr=0.01")
+        else:
+            _put(settings, tuple(key.split(".")), _value(text))
+    return settings
+
+
+def said(words: Iterable[str]) -> frozenset[str]:
+    """Return all names that were said as words, not by files: of settings, their options and their values."""
+    spoken: set[str] = set()
+    for word in words:
+        key, equals, text = word.partition("=")
+        if equals:
+            spoken.update([*key.split("."), *map(str, read_list(_value(text)))])
+    return frozenset(spoken)
+
+
+def read_file(path: Path) -> dict[str, Any]:
+    """Return the settings of a TOML or JSON file."""
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        hint = "is neither a setting (key=value) nor a file that can be read"
+        raise UserError(f"'{path}' {hint}: {error}") from error
+    try:
+        settings = parse_json(text.encode()) if path.suffix == ".json" else tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path}: {error}") from error
+    if not isinstance(settings, dict):
+        raise UserError(f"{path}: expected a table of settings, found {type(settings).__name__}")
+    return settings
+
+
+def flatten(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return the settings with dotted keys, without tables in tables; an empty table is a value."""
+    flat: dict[str, Any] = {}
+    for key, value in settings.items():
+        if isinstance(value, Mapping) and value:
+            flat |= flatten(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
+
+
+def _is_text(word: str) -> bool:
+    try:
+        word.encode()
+    except UnicodeEncodeError:  # bytes of the command line that are no UTF-8 come as halves of letters
+        return False
+    return True
+
+
+def _value(text: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except (ValueError, RecursionError):
+        return text
+
+
+def _put_all(settings: dict[str, Any], place: tuple[str, ...], table: dict[str, Any]) -> None:
+    for key, value in sorted(table.items(), key=lambda item: item[0] != "name"):  # the kind before its options
+        if isinstance(value, dict) and value:
+            _put_all(settings, (*place, key), value)
+        else:
+            _put(settings, (*place, key), value)
+
+
+def _put(settings: dict[str, Any], place: tuple[str, ...], value: Any) -> None:
+    top, *rest = place
+    if top in SEVERAL:
+        _put_several(settings, top, rest, value)
+        return
+    *tables, last = place
+    inner = settings
+    for name in tables[:-1] if last == "name" else tables:
+        inner = _table(inner, name)
+    if last == "name" and tables:
+        _choose(inner, tables[-1], value)
+    elif isinstance(inner.get(last), dict) and isinstance(value, str):
+        _choose(inner, last, value)
+    else:
+        inner[last] = value
+
+
+def _choose(settings: dict[str, Any], top: str, name: str) -> None:
+    """Choose a kind; options given before stay, unless they were another kind's."""
+    options = _table(settings, top)
+    if options.get("name", name) != name:
+        options.clear()
+    options["name"] = name
+
+
+def _put_several(settings: dict[str, Any], top: str, rest: list[str], value: Any) -> None:
+    chosen = settings.setdefault(top, {})
+    if not rest:
+        settings[top] = {name: chosen.get(name, {}) for name in map(str, read_list(value))}
+    elif len(rest) == 1:
+        chosen[rest[0]] = value
+    else:
+        name, *options = rest
+        inner = _table(chosen, name)
+        inner[".".join(options)] = value
+
+
+def _table(settings: dict[str, Any], key: str) -> dict[str, Any]:
+    """Return the table at that key; a bare name there becomes a table with that name."""
+    held = settings.setdefault(key, {})
+    if not isinstance(held, dict):
+        held = settings[key] = {"name": held}
+    return held

@@ -1,0 +1,194 @@
+"""A kind is a frozen, validated set of options; a family is the literal table of its kinds by name."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any, ClassVar, Generic, Self, TypeGuard, TypeVar
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    PlainSerializer,
+    ValidationError,
+    ValidationInfo,
+    create_model,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from feddecorr.core.trust import Trust, import_named
+from feddecorr.errors import UserError, nearest
+
+
+class Kind(BaseModel):
+    """Frozen options that refuse unknown names with the nearest right one."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, ser_json_inf_nan="strings")
+
+    argument: ClassVar[str | None] = None
+    """The option that may follow the kind's name after a colon: `folder:PATH` is the kind `folder` with that path."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_unknown(cls, options: Any) -> Any:
+        if isinstance(options, Mapping):
+            for key in options:
+                if key not in cls.model_fields:
+                    raise refusal(f"unknown option '{key}': {nearest(str(key), cls.model_fields)}")
+        return options
+
+    @classmethod
+    def parse(cls, settings: Mapping[str, Any], trust: Trust | None = None) -> Self:
+        """Return the kind with these settings, or say in plain words what is wrong with them.
+
+        Settings of a file are given with the trust in it, else code that they name is imported as if said here.
+        """
+        try:
+            return cls.model_validate(settings, context=trust)
+        except ValidationError as error:
+            raise UserError(explain(error)) from error
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the options, ready for JSON: an infinite number becomes a word, which is read back as it was."""
+        return options_of(self)
+
+    @classmethod
+    def line(cls) -> str:
+        """Return the first line of the docstring, which says what the kind is."""
+        return (cls.__doc__ or "").strip().splitlines()[0]
+
+
+def options_of(kind: Kind, *, defaults: bool = True) -> dict[str, Any]:
+    """Return the options, ready for JSON, with or without those that are the defaults."""
+    options: dict[str, Any] = json.loads(kind.model_dump_json(exclude_defaults=not defaults))
+    return options
+
+
+K = TypeVar("K", bound=Kind)
+
+
+class Family(Generic[K]):
+    """The kinds of one noun (method, data, …) by name, and how they are read and written.
+
+    A name of the form `package.module:Class` takes a kind that lives outside of this project. What is found
+    there but is no kind is given to the kind named `wrapper`, if there is one, as its option `source`.
+    """
+
+    def __init__(self, noun: str, base: type[K], table: Mapping[str, type[K]], *, wrapper: str | None = None) -> None:
+        self.noun = noun
+        self.base = base
+        self.table = table
+        self.wrapper = wrapper
+
+    @property
+    def default(self) -> str:
+        """The first kind of the table is the one that options without a name belong to."""
+        return next(iter(self.table))
+
+    def parse(self, value: object, trust: Trust | None = None) -> K:
+        """Take a kind, its name, or a mapping of `name` and options; `trust` is that in the file they come from."""
+        if isinstance(value, self.base):
+            return value
+        if isinstance(value, str):
+            value = {"name": value}
+        if isinstance(value, Mapping):
+            options = dict(value)
+            name = str(options.pop("name", self.default))
+            known, colon, value = name.partition(":")
+            if colon and known in self.table and (option := self.table[known].argument):
+                name, options = known, {option: value, **options}
+            if trust is not None and trust.closed and ":" in name:
+                closed: K = self._closed.model_construct(name=name, options=options)
+                return closed
+            if self.wrapper and ":" in name and not self._is_kind(self._import(name, trust)):
+                name, options = self.wrapper, {"source": name, **options}
+            return self.find(name, trust).model_validate(options, context=trust)
+        raise refusal(f"a {self.noun} is a name or a table of options, not {value!r}")
+
+    def dump(self, kind: K) -> dict[str, Any]:
+        """Return the mapping that `parse` takes."""
+        return {"name": self.name(kind), **self.options(kind)}
+
+    def is_closed(self, kind: K) -> bool:
+        """Tell whether it stands for a kind that was not opened: of such, only name and options are known."""
+        return isinstance(kind, self._closed)
+
+    def options(self, kind: K, *, defaults: bool = True) -> dict[str, Any]:
+        """Return the options of a kind, ready for JSON, with or without those that are the (known) defaults."""
+        if self.is_closed(kind):
+            return dict(getattr(kind, "options"))  # noqa: B009 - the class is made while the program runs
+        return options_of(kind, defaults=defaults)
+
+    def find(self, name: str, trust: Trust | None = None) -> type[K]:
+        """Return the class of that name."""
+        if name in self.table:
+            return self.table[name]
+        if ":" not in name:
+            raise refusal(f"unknown {self.noun} '{name}': {nearest(name, self.table)}")
+        found = self._import(name, trust)
+        if not self._is_kind(found):
+            raise refusal(f"{self.noun} '{name}' is no subclass of {self.base.__name__}")
+        return found
+
+    def name(self, kind: K) -> str:
+        """Return the name under which the kind is found again."""
+        if self.is_closed(kind):
+            return str(getattr(kind, "name"))  # noqa: B009 - see above
+        for name, cls in self.table.items():
+            if type(kind) is cls:
+                return name
+        return f"{type(kind).__module__}:{type(kind).__qualname__}"
+
+    def field(self) -> tuple[BeforeValidator, PlainSerializer]:
+        """Return the pydantic annotations that make a field hold a kind of this family."""
+
+        def parse(value: object, info: ValidationInfo) -> K:
+            return self.parse(value, info.context)
+
+        return BeforeValidator(parse), PlainSerializer(self.dump)
+
+    @cached_property
+    def _closed(self) -> Any:
+        """What stands for a kind that is not opened: it keeps its name and options, and refuses to do anything."""
+
+        def refuse(kind: Any, *_: object, **__: object) -> None:
+            raise UserError(f"{self.noun} '{kind.name}' was only looked at, not imported")
+
+        closed = create_model(
+            f"Closed{self.base.__name__}", __base__=self.base, name=(str, ...), options=(dict[str, Any], ...)
+        )
+        for hook, _ in inspect.getmembers(self.base, inspect.isfunction):
+            if hook in vars(self.base):
+                setattr(closed, hook, refuse)
+        return closed
+
+    def _import(self, name: str, trust: Trust | None) -> Any:
+        try:
+            return import_named(name, trust)
+        except UserError as error:
+            raise refusal(f"{self.noun} {error}") from error
+
+    def _is_kind(self, found: object) -> TypeGuard[type[K]]:
+        return isinstance(found, type) and issubclass(found, self.base)
+
+
+def refusal(message: str) -> PydanticCustomError:
+    """Return what a validator raises to refuse in these words; half characters, which JSON can hold, are spelled."""
+    spelled = message.encode(errors="backslashreplace").decode()
+    return PydanticCustomError("unknown", "{message}", {"message": spelled})
+
+
+def explain(error: ValidationError) -> str:
+    """Say a validation error in lines of `place: what is wrong`."""
+    lines = []
+    for problem in error.errors(include_url=False):
+        place = ".".join(str(part) for part in problem["loc"])
+        text = problem["msg"].removeprefix("Value error, ")
+        if problem["type"] not in ("unknown", "value_error"):
+            text = f"{text[0].lower()}{text[1:]}, not {problem['input']!r}"
+        lines.append(f"{place}: {text}" if place else text)
+    return "\n".join(lines)

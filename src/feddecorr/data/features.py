@@ -1,0 +1,187 @@
+"""Features and labels from files of any framework: npy, npz, safetensors, csv, parquet."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from feddecorr.collapse.diagnosis import Diagnosis
+from feddecorr.collapse.gathered import CHUNK, Batch
+from feddecorr.core.files import load_tensors, reading
+from feddecorr.core.limits import MEMBER, brief, check_classes, check_width
+from feddecorr.core.npz import read_npz
+from feddecorr.data.formats.csv_tables import LABELS, read_csv
+from feddecorr.data.formats.pandas_tables import read_table
+from feddecorr.errors import UserError
+from feddecorr.loss.decorrelation import as_batch
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Features:
+    """What a file holds: an array, mapped and not in memory where its format allows that, and perhaps labels."""
+
+    path: Path
+    array: Array
+    labels: Tensor | None
+
+    @property
+    def step(self) -> int:
+        """Samples that are read together: large ones are few."""
+        return min(CHUNK, max(1, MEMBER // sample_size(self.array)))
+
+    def batches(self, step: int) -> Iterator[Batch]:
+        """Yield the features part by part, so many samples each."""
+        kind = _torch_kind(self.array.dtype)
+        for start in range(0, len(self.array), step):
+            part = np.array(self.array[start : start + step]).astype(
+                kind, copy=False
+            )  # torch takes no read-only memory
+            if not (fine := np.isfinite(part.reshape(len(part), -1)).all(axis=1)).all():
+                raise UserError(f"{self.path}: sample {start + int(np.argmin(fine)) + 1} holds NaN or infinity")
+            labels = None if self.labels is None else self.labels[start : start + step]
+            yield Batch(as_batch(torch.from_numpy(part)), labels)
+
+
+def _torch_kind(kind: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the type in which PyTorch takes numbers of any type and byte order."""
+    return kind.newbyteorder("=") if kind.kind == "f" and kind.itemsize <= 8 else np.dtype(np.float64)
+
+
+def sample_size(array: Array) -> int:
+    """Return the bytes of one sample, at least one."""
+    return max(1, math.prod(array.shape[1:]) * array.itemsize)
+
+
+def diagnose_features(files: Sequence[tuple[Path, Path | None]]) -> Iterator[Diagnosis]:
+    """Diagnose files of features, each with its labels or none.
+
+    All are compared with the first; sample by sample, if there are as many.
+    """
+    first: tuple[Features, Diagnosis] | None = None
+    alike = len({path.name for path, _ in files}) < len(files)
+    for path, labels in files:
+        features = read_features(path, labels)
+        step = features.step if first is None else min(features.step, first[0].step)
+        batches = features.batches(step)
+        if first is not None and len(first[0].array) == len(features.array):
+            pairs = zip(batches, first[0].batches(step), strict=True)
+            batches = (mine._replace(reference=theirs.z) for mine, theirs in pairs)
+        name = str(path) if alike else path.name
+        found = Diagnosis.of_features(name, batches, reference=None if first is None else first[1])
+        first = first or (features, found)
+        yield found
+
+
+def read_features(path: Path, labels: Path | None = None) -> Features:
+    """Open a file of features, with labels from their own file or from beside the features.
+
+    An npz or safetensors file holds one array, or one named `features` and perhaps one named `labels`.
+    """
+    features, beside = _features(path)
+    found = beside if labels is None else _pick(_read(labels), "labels", labels)
+    numbers = None if found is None else _class_numbers(found, labels or path)
+    if features.ndim < 2:
+        raise UserError(f"{path}: features have the shape (samples, features), not {features.shape}")
+    if features.dtype.kind not in "fiub":
+        raise UserError(f"{path}: features are numbers, not {features.dtype}")
+    with reading(path):
+        check_width(features.shape[1])
+    if (size := sample_size(features)) > MEMBER:
+        raise UserError(f"{path}: a sample of {size:,} bytes is too large: at most {MEMBER:,}")
+    if numbers is not None and len(numbers) != len(features):
+        raise UserError(f"{path} holds {len(features)} samples, but there are {len(numbers)} labels")
+    return Features(path, features, numbers)
+
+
+def _features(path: Path) -> tuple[Array, Array | None]:
+    arrays = _read(path)
+    if "labels" in arrays and len(arrays) == 2:
+        rest = {name: array for name, array in arrays.items() if name != "labels"}
+        return _pick(rest, "features", path), arrays["labels"]
+    return _pick(arrays, "features", path), arrays.get("labels")
+
+
+def _pick(arrays: Mapping[str, Array], name: str, path: Path) -> Array:
+    if name in arrays:
+        return arrays[name]
+    if len(arrays) == 1:
+        return next(iter(arrays.values()))
+    raise UserError(f"{path} holds several arrays, none named '{name}': {brief(', '.join(arrays)) or 'none at all'}")
+
+
+def _class_numbers(labels: Array, path: Path) -> Tensor:
+    flat = labels.reshape(-1) if labels.ndim and labels.size == len(labels) else labels
+    if flat.ndim != 1:
+        raise UserError(f"{path}: labels are one class for each sample, not of shape {labels.shape}")
+    if flat.dtype.kind not in "iubfUS":
+        raise UserError(f"{path}: labels are whole numbers or names of classes, not {flat.dtype}")
+    if flat.dtype.kind in "fu" and not (whole := (flat == np.round(flat)) & (abs(flat) < 2.0**63)).all():
+        row = int(np.argmin(whole))
+        said = f"that of row {row + 1} is {flat[row]}"
+        raise UserError(f"{path}: labels are whole numbers or names of classes, but {said}")
+    names, numbers = np.unique(flat, return_inverse=True)
+    with reading(path):
+        check_classes(len(names))
+    return torch.from_numpy((numbers if flat.dtype.kind in "US" else flat).astype(np.int64))
+
+
+def _read(path: Path) -> Mapping[str, Array]:
+    if not path.is_file():
+        raise UserError(f"there is no file {path}")
+    if path.suffix not in READERS:
+        raise UserError(f"{path}: files of features end in {', '.join(READERS)}")
+    try:
+        return READERS[path.suffix](path)
+    except (UserError, MemoryError):
+        raise
+    except Exception as error:  # a broken file can raise anything at all
+        raise UserError(f"{path} cannot be read: {brief(str(error))}") from error
+
+
+def _read_npy(path: Path) -> Mapping[str, Array]:
+    return {"features": np.lib.format.open_memmap(path, mode="r")}
+
+
+def _read_safetensors(path: Path) -> Mapping[str, Array]:
+    tensors = load_tensors(path)
+    return {name: _to_numpy(tensor) for name, tensor in tensors.items()}
+
+
+def _to_numpy(tensor: Tensor) -> Array:
+    return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
+
+
+def _read_parquet(path: Path) -> Mapping[str, Array]:
+    """Return `features`, and from a column `label`, or so, `labels`."""
+    table = read_table(path)
+    marked = [name for name in table.columns if str(name).strip().lower() in LABELS]
+    if len(marked) > 1:
+        raise UserError(f"{path}: several columns could be the labels: {brief(', '.join(map(str, marked)))}")
+    features = table.drop(columns=marked)
+    kinds = zip(features.columns, features.dtypes, strict=True)
+    if wordy := [str(name) for name, kind in kinds if kind.kind not in "fiub"]:
+        raise UserError(f"{path}: the column '{brief(wordy[0])}' holds no numbers; labels are in a column 'label'")
+    arrays = {} if features.empty else {"features": features.to_numpy(np.float64)}
+    for name in marked:
+        labels = table[name].to_numpy()
+        arrays["labels"] = labels if labels.dtype.kind in "iubf" else labels.astype(str)
+    return arrays
+
+
+READERS: dict[str, Callable[[Path], Mapping[str, Array]]] = {
+    ".npy": _read_npy,
+    ".npz": read_npz,
+    ".safetensors": _read_safetensors,
+    ".csv": read_csv,
+    ".parquet": _read_parquet,
+}

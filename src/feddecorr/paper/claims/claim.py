@@ -1,0 +1,282 @@
+"""A claim with its verdict, and how the parts of the evidence come to it."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from feddecorr.paper.claims.evidence import Run
+from feddecorr.paper.claims.rules import FEWEST_SEEDS, LEVEL, POINT, Rule, decide, holm, seeds_needed
+from feddecorr.results.contexts import context
+from feddecorr.results.sample import Sample
+
+HOLDS, PARTLY, FAILS, OPEN = "holds", "partly", "does not hold", "not measured"
+ANSWERS = {True: "true", False: "not true", None: "open"}
+
+
+@dataclass(frozen=True)
+class Unit:
+    """How a number is shown."""
+
+    name: str
+    shown: Callable[[float], float]
+
+    def dump(self, value: float) -> float | None:
+        """Return the shown number; None if there is none."""
+        return round(self.shown(value), 4) if math.isfinite(value) else None
+
+
+POINTS = Unit("percentage points", lambda value: 100 * value)
+PERCENT = Unit("%", lambda value: 100 * math.expm1(min(value, 300.0)))
+
+
+@dataclass(frozen=True)
+class Part:
+    """One number by seed that the claim is about, and the rule for it.
+
+    `also` are other statistics of the same, `paper` is the paper's own number. A part that says that accuracy increases
+    is `tested`: its p-value is `corrected` for all others that say so.
+    """
+
+    says: str
+    sample: Sample
+    rule: Rule
+    unit: Unit
+    also: Mapping[str, Sample] = field(default_factory=dict)
+    paper: float | None = None
+    tested: bool = False
+    corrected: float | None = None
+
+    @property
+    def answer(self) -> bool | None:
+        """Whether this part of the claim is true."""
+        found = decide(self.rule, self.sample)
+        return None if found and self.corrected is not None and self.corrected > LEVEL else found
+
+    @property
+    def is_precise(self) -> bool:
+        """Whether there are enough seeds, whatever they say: of accuracy, for an interval of a point to each side."""
+        return len(self.sample) >= FEWEST_SEEDS and (self.unit is not POINTS or self.sample.half_width <= POINT)
+
+    def text(self) -> str:
+        """Return it in few words."""
+        if not self.sample.values:
+            return f"{self.says}: not measured"
+        return f"{self.says}: {self.unit.shown(self.sample.mean):+.2f} {self.unit.name}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it ready for JSON."""
+        p_value = self.sample.p_value
+        return {
+            "answer": ANSWERS[self.answer],
+            "unit": self.unit.name,
+            **_numbers(self.sample, self.unit),
+            "declared": self.sample.declared,
+            "p_value": p_value if math.isfinite(p_value) else None,
+            "corrected_p_value": self.corrected,
+            "paper": None if self.paper is None else self.unit.dump(self.paper),
+            "statistics": {name: _numbers(sample, self.unit) for name, sample in self.also.items()},
+        }
+
+
+def _numbers(sample: Sample, unit: Unit) -> dict[str, Any]:
+    return {
+        "mean": unit.dump(sample.mean),
+        "interval": [unit.dump(sample.low), unit.dump(sample.high)],
+        "positive": sample.wins,
+        "seeds": len(sample),
+    }
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A part without seeds: computed, or measured by a benchmark."""
+
+    says: str
+    answer: bool
+    numbers: Mapping[str, Any]
+
+    def text(self) -> str:
+        """Return it in few words."""
+        return self.says
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it ready for JSON."""
+        return {"answer": ANSWERS[self.answer], **self.numbers}
+
+
+def verdict_of(answers: Sequence[bool | None]) -> str:
+    """Return what the answers of all parts come to."""
+    if answers and all(answers):
+        return HOLDS
+    if True in answers:
+        return PARTLY
+    return FAILS if False in answers else OPEN
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A claim in one setting; `is_papers` marks the paper's own strength of the loss."""
+
+    setting: str
+    parts: Sequence[Part]
+    runs: Sequence[Run]
+    is_papers: bool = True
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether seeds were planned for all parts, if there is a plan, and all of them are done."""
+        return all(part.sample.declared != 0 and part.sample.is_complete for part in self.parts)
+
+    @property
+    def seeds(self) -> int:
+        """The seeds of the part that has the fewest."""
+        return min(len(part.sample) for part in self.parts)
+
+    @property
+    def verdict(self) -> str:
+        """What its parts come to, once their seeds are done."""
+        return verdict_of([part.answer for part in self.parts]) if self.is_complete else OPEN
+
+    @property
+    def needed(self) -> int | None:
+        """How many seeds would settle what is open, if that is at most a thousand."""
+        needs = [seeds_needed(part.rule, part.sample) for part in self.parts if part.answer is None]
+        return max((need for need in needs if need is not None), default=None) if None not in needs else None
+
+    @cached_property
+    def common(self) -> dict[str, str]:
+        """The settings that all of its runs have in common."""
+        first, *others = (set(context(run.summary)) for run in self.runs)
+        return dict(sorted(first.intersection(*others)))
+
+    def order(self) -> tuple[Any, ...]:
+        """Return what makes one setting answer and not another: seeds enough, then fidelity; never the outcome."""
+        declared = all(part.sample.declared != 0 for part in self.parts)
+        enough = self.is_complete and all(part.is_precise for part in self.parts)
+        fidelity = [max(values) for values in zip(*(run.fidelity for run in self.runs), strict=True)]
+        settings = [(key, _sortable(value)) for key, value in self.common.items()]
+        return (
+            not enough,
+            not declared,
+            not self.is_papers,
+            *(-each for each in fidelity),
+            -self.seeds,
+            -len(self.runs),
+            settings,
+        )
+
+    def against(self, other: Trial) -> dict[str, Any]:
+        """Return its verdict, and in which settings it is not the other."""
+        different = [
+            f"{key}={json.loads(value)}" for key, value in self.common.items() if other.common.get(key) != value
+        ]
+        return {
+            "setting": " ".join(different) or self.setting,
+            "verdict": self.verdict,
+            "parts": {part.says: part.to_dict() for part in self.parts},
+            "seeds": self.seeds,
+        }
+
+
+def _sortable(value: str) -> tuple[float, str]:
+    """Return a setting's value so that numbers sort as numbers, and infinity after them."""
+    parsed = json.loads(value)
+    return (float(parsed), "") if isinstance(parsed, int | float) else (-math.inf, value)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What is claimed, and whether it holds.
+
+    `needed` is the number of seeds that would settle what is open (None if it is settled, or would take too many).
+    `elsewhere` are the verdicts in all other settings of the records, without a correction for many questions.
+    """
+
+    number: str
+    sentence: str
+    verdict: str
+    parts: Sequence[Part | Fact]
+    commands: Sequence[str]
+    needed: int | None = None
+    setting: str = ""
+    elsewhere: Sequence[Mapping[str, Any]] = ()
+
+    @property
+    def says(self) -> str:
+        """Which parts are true, not true and open."""
+        told = {
+            word: "; ".join(part.text() for part in self.parts if part.answer is answer)
+            for answer, word in ANSWERS.items()
+        }
+        return " | ".join(f"{word}: {texts}" for word, texts in told.items() if texts) or "no runs that answer it"
+
+    @property
+    def seeds(self) -> str:
+        """Seeds done, of how many were declared, of the part that has the fewest."""
+        samples = [part.sample for part in self.parts if isinstance(part, Part)]
+        if not samples:
+            return "–"
+        least = min(samples, key=len)
+        return str(len(least)) if least.declared is None else f"{len(least)} of {least.declared}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it ready for JSON."""
+        return {
+            "claim": self.number,
+            "sentence": self.sentence,
+            "verdict": self.verdict,
+            "says": self.says,
+            "parts": {part.says: part.to_dict() for part in self.parts},
+            "setting": self.setting,
+            "elsewhere": list(self.elsewhere),
+            "needed": self.needed,
+            "commands": list(self.commands),
+        }
+
+
+def judge_trials(number: str, sentence: str, trials: Sequence[Trial], study: str) -> Claim:
+    """Return the claim as judged in the setting that answers; without any, with the command that makes one."""
+    if not trials:
+        command = f"feddecorr reproduce {study} --scale small --seeds {FEWEST_SEEDS}"
+        return Claim(number, sentence, OPEN, [], [command], FEWEST_SEEDS)
+    first, *others = sorted(trials, key=Trial.order)
+    return Claim(
+        number=number,
+        sentence=sentence,
+        verdict=first.verdict,
+        parts=first.parts,
+        commands=sorted({run.summary.command for run in first.runs}),
+        needed=first.needed,
+        setting=first.setting,
+        elsewhere=[other.against(first) for other in others],
+    )
+
+
+def correct_trials(trials: Mapping[str, Sequence[Trial]]) -> dict[str, list[Trial]]:
+    """Correct the p-values of the settings that answer, over all claims together; the same numbers count once."""
+    answering = {number: min(found, key=Trial.order) for number, found in trials.items() if found}
+    tested = {
+        _key(part): part.sample.p_value
+        for trial in answering.values()
+        for part in trial.parts
+        if part.tested and math.isfinite(part.sample.p_value)
+    }
+    corrected = dict(zip(tested, holm(list(tested.values())), strict=True))
+
+    def correct(trial: Trial) -> Trial:
+        parts = [replace(part, corrected=corrected.get(_key(part))) if part.tested else part for part in trial.parts]
+        return replace(trial, parts=parts)
+
+    return {
+        number: [correct(trial) if trial is answering[number] else trial for trial in found]
+        for number, found in trials.items()
+    }
+
+
+def _key(part: Part) -> tuple[tuple[int, float], ...]:
+    return tuple(sorted(part.sample.values.items()))

@@ -1,0 +1,81 @@
+"""The declared plan: which questions are asked of records, and with how many seeds; written before the runs."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import date
+from functools import cached_property
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, PositiveInt, ValidationError, field_validator
+
+from feddecorr.config.experiment import Experiment
+from feddecorr.errors import UserError, nearest
+from feddecorr.paper.studies import STUDIES
+from feddecorr.results.conditions import Condition, by_name
+from feddecorr.results.contexts import Context, settings_context
+
+PLAN = "plan.toml"
+"""The name of the file, next to the records."""
+
+
+class Question(BaseModel):
+    """A study at a scale, or those of its runs that meet a condition, with the seeds from 0 on, declared on a day."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    study: str
+    scale: str
+    seeds: PositiveInt
+    declared: date
+    where: str = ""
+
+    def experiments(self) -> Iterable[Experiment]:
+        """Yield the experiments of its first seed."""
+        wanted = Condition(self.where) if self.where else None
+        for arm in STUDIES[self.study].arms(self.scale, 1):
+            if wanted is None or wanted.holds(by_name(arm.experiment.to_dict())):
+                yield arm.experiment
+
+    @field_validator("study")
+    @classmethod
+    def _is_ours(cls, name: str) -> str:
+        """Take this package's studies alone: a file imports nothing."""
+        if name not in STUDIES:
+            raise ValueError(f"unknown study '{name}': {nearest(name, STUDIES)}")
+        return name
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All questions, in the order in which they are to be answered."""
+
+    questions: Sequence[Question] = ()
+
+    @cached_property
+    def declared(self) -> dict[Context, int]:
+        """How many seeds each setting has: the most that a question gives it."""
+        found: dict[Context, int] = {}
+        for question in self.questions:
+            for experiment in question.experiments():
+                key = settings_context(experiment.to_dict())
+                found[key] = max(found.get(key, 0), question.seeds)
+        return found
+
+
+def read_plan(path: Path) -> Plan:
+    """Return the plan that a file declares."""
+    try:
+        document = tomllib.loads(path.read_text())
+        unknown = document.keys() - {"question"}
+        if unknown:
+            raise UserError(f"{path}: a plan has [[question]] tables alone, not {', '.join(sorted(unknown))}")
+        return Plan([Question.model_validate(entry) for entry in document.get("question", [])])
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise UserError(f"{path} is no plan that can be read: {error}") from error
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        raise UserError(f"{path}: {place}: {first['msg']}; a question has study, scale, seeds and declared") from error

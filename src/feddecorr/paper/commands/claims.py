@@ -1,0 +1,96 @@
+"""The command that answers the paper's claims."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from feddecorr.cli.console import JsonOption, print_json, print_table, say
+from feddecorr.errors import UserError
+
+if TYPE_CHECKING:
+    from feddecorr.paper.claims.claim import Claim
+    from feddecorr.paper.claims.plan import Plan
+
+
+def claims(
+    records: Annotated[
+        list[Path] | None,
+        typer.Argument(help="Folders of runs, files of records (.jsonl), or folders with them and recorded costs."),
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Judge the paper's 17 claims, and a finding of ours, by records: holds, partly, does not hold, not measured.
+
+    A plan.toml next to the records declares the seeds of each question. The theory's claims (16 and 17) are computed
+    on the spot and need no records.
+
+    Example:  feddecorr claims results
+    """
+    paths = records or []
+    for path in paths:
+        if not path.exists():
+            raise UserError(f"{path} does not exist: name folders of runs, or files that 'feddecorr records' wrote")
+    from feddecorr.paper.claims import judge  # noqa: PLC0415 - PyTorch is loaded when it is needed
+    from feddecorr.results.summary import read_summaries  # noqa: PLC0415
+
+    say("checking the theory on the spot, which takes a few seconds …")
+    found = judge(read_summaries(_record_files(paths)), _recorded_costs(paths), _declared(paths))
+    if json:
+        print_json([claim.to_dict() for claim in found])
+        return
+    print_table(["claim", "verdict", "what is claimed", "found", "seeds", "setting"], map_rows(found))
+    for claim in found:
+        counts = Counter(other["verdict"] for other in claim.elsewhere)
+        if counts:
+            said = ", ".join(f"{verdict} in {count}" for verdict, count in counts.items())
+            say(f"claim {claim.number} in other settings: {said} (--json lists them)")
+
+
+def map_rows(found: list[Claim]) -> list[list[str]]:
+    """Return a row for each claim."""
+    return [
+        [claim.number, claim.verdict, claim.sentence, claim.says, _seeds(claim), claim.setting or claim.commands[0]]
+        for claim in found
+    ]
+
+
+def _seeds(claim: Claim) -> str:
+    return f"{claim.seeds}, {claim.needed} needed" if claim.needed and claim.verdict == "not measured" else claim.seeds
+
+
+def _declared(paths: list[Path]) -> Plan | None:
+    """Return the plan that lies in a folder of records, if there is one."""
+    from feddecorr.paper.claims.plan import PLAN, read_plan  # noqa: PLC0415 - PyTorch is loaded when it is needed
+
+    files = [path / PLAN for path in paths if (path / PLAN).is_file()]
+    if len(files) > 1:
+        raise UserError(f"two plans, {files[0]} and {files[1]}: judge their folders one by one")
+    return read_plan(files[0]) if files else None
+
+
+def _record_files(paths: list[Path]) -> list[Path]:
+    """Return what may hold runs: the paths themselves, and files of records in the folders among them."""
+    inside = [file for path in paths if path.is_dir() for file in sorted(path.rglob("*.jsonl"))]
+    files = [file for file in inside if file.name != "rounds.jsonl"]  # that is a run's own
+    return [path for path in paths if path.suffix != ".json"] + files
+
+
+def _recorded_costs(paths: list[Path]) -> list[dict[str, Any]]:
+    """Return the documents of benchmarks: JSON files that are named, or that lie in the folders that are."""
+    files = [path for path in paths if path.suffix == ".json"]
+    files += [file for path in paths if path.is_dir() for file in sorted(path.glob("*.json"))]
+    return [document for file in files if isinstance(document := _read_costs(file), dict)]
+
+
+def _read_costs(file: Path) -> Any:
+    from feddecorr.core.files import read_json, reading  # noqa: PLC0415 - PyTorch is loaded when it is needed
+    from feddecorr.paper.claims.others import check_costs  # noqa: PLC0415
+
+    document = read_json(file)
+    with reading(file):
+        check_costs(document)
+    return document

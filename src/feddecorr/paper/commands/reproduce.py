@@ -1,0 +1,117 @@
+"""The command that does the studies of the paper, and anybody's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from feddecorr.cli.conducting import (
+    DryRunOption,
+    JobsOption,
+    SeedsOption,
+    Undertaking,
+    conduct,
+    foresee,
+    redraw,
+    warm_up_processes,
+)
+from feddecorr.cli.console import JsonOption, print_json, print_table, say
+from feddecorr.cli.study_progress import MeasuringLines, duration
+from feddecorr.errors import UserError
+
+if TYPE_CHECKING:
+    from feddecorr.results.study import Study
+
+
+def reproduce(  # noqa: PLR0913, PLR0917 - an argument for each option
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="A study, 'all', or package.module:Study of your own.")
+    ] = None,
+    scale: Annotated[
+        str, typer.Option(help="paper: as published; small: hours; many: 20 seeds; smoke: seconds.")
+    ] = "small",
+    seeds: SeedsOption = None,
+    jobs: JobsOption = None,
+    out: Annotated[Path | None, typer.Option(help="Directory of runs and results; by default studies/SCALE.")] = None,
+    records: Annotated[
+        list[Path] | None, typer.Option(help="Draw from these records ('feddecorr records') alone, and run nothing.")
+    ] = None,
+    known: Annotated[
+        list[Path] | None, typer.Option(help="Do not do again what these records hold ('feddecorr records').")
+    ] = None,
+    list_all: Annotated[bool, typer.Option("--list", help="List all studies, with runs and estimated time.")] = False,
+    dry_run: DryRunOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Do a study of the paper: all its runs, then its tables and figures beside the paper's own numbers.
+
+    Runs lie in OUT/runs and are shared between studies: what is done is never done again, and what was interrupted
+    goes on, also with several commands at once. Results are OUT/NAME.md, OUT/NAME.html and OUT/NAME/*.csv.
+
+        feddecorr reproduce --list
+
+        feddecorr reproduce NAME --scale small --seeds 3
+
+        feddecorr reproduce NAME --records results/NAME.jsonl
+
+        feddecorr reproduce NAME --known results/NAME.jsonl --seeds 5
+    """
+    if not (list_all or dry_run or records):
+        warm_up_processes()
+    from feddecorr.paper.lookup import ALL, find_studies  # noqa: PLC0415
+    from feddecorr.paper.scales import find_scale  # noqa: PLC0415 - PyTorch is loaded when it is needed
+
+    count = seeds or find_scale(scale).seeds
+    if list_all:
+        _list(find_studies(name or ALL), scale, count, jobs=jobs, json=json)
+        return
+    if name is None:
+        raise UserError("which study? 'feddecorr reproduce --list' shows them all")
+
+    def command(study: Study) -> str:
+        return f"feddecorr reproduce {name if ':' in name else study.name} --scale {scale} --seeds {count}"
+
+    from feddecorr.results.summary import read_summaries  # noqa: PLC0415 - see above
+
+    found = read_summaries([*(records or []), *(known or [])])
+    undertaking = Undertaking(find_studies(name), scale, count, out or Path("studies") / scale, command, found)
+    if dry_run:
+        foresee(undertaking, jobs=jobs, json=json)
+    elif records:
+        redraw(undertaking, json=json)
+    else:
+        conduct(undertaking, jobs=jobs, json=json)
+
+
+def _list(studies: list[Study], scale: str, seeds: int, *, jobs: int | None, json: bool) -> None:
+    from feddecorr.sweeps.estimate import Estimate, measured_costs  # noqa: PLC0415
+    from feddecorr.sweeps.jobs import available_cores  # noqa: PLC0415 - PyTorch is loaded when it is needed
+
+    arms = {study.name: study.arms(scale, seeds) for study in studies}
+    every = [arm for each in arms.values() for arm in each]
+    costs = measured_costs((arm.experiment for arm in every), MeasuringLines())
+    cores = jobs or available_cores()
+    estimates = {study: Estimate.of(each, costs, cores) for study, each in arms.items()}
+    if json:
+        print_json(
+            [
+                {
+                    "name": study.name,
+                    "shows": study.shows,
+                    "place": study.place,
+                    "runs": len(estimates[study.name].jobs),
+                    "seconds": estimates[study.name].total,
+                }
+                for study in studies
+            ]
+        )
+        return
+    rows = [
+        [study.name, study.place, str(len(estimate.jobs)), duration(estimate.total), study.shows]
+        for study, estimate in zip(studies, estimates.values(), strict=True)
+    ]
+    print_table(["name", "place", "runs", "time", "what it shows"], rows)
+    together = Estimate.of(every, costs, cores)
+    say(f"all together: {len(together.jobs)} runs, about {duration(together.total)} on {cores} cores ({scale})")

@@ -1,0 +1,142 @@
+"""Commands of the theory: each runs one study of it, with the settings that its words say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+from typer.core import TyperCommand
+
+from feddecorr.cli.console import JsonOption, print_json, print_table, print_text, say
+from feddecorr.cli.progress import Progress
+from feddecorr.cli.run import Words
+from feddecorr.config.overrides import read_words
+from feddecorr.core.registry import Kind
+from feddecorr.errors import UserError
+from feddecorr.paper.theory.settings import Alignment, Decorrelate, Flow, Sweep
+
+if TYPE_CHECKING:
+    import click
+
+    from feddecorr.paper.theory.listening import Listener
+    from feddecorr.report.study_content import Study
+
+SETTINGS: dict[str, type[Kind]] = {"flow": Flow, "sweep": Sweep, "alignment": Alignment, "decorrelate": Decorrelate}
+"""The settings of each command."""
+
+SECONDS_OF_SILENCE = 5.0
+"""A study that is done by then shows no progress."""
+
+S = TypeVar("S", bound=Kind)
+OutOption = Annotated[Path | None, typer.Option(help="Directory for a page, its pictures, and all figures.")]
+
+theory_app = typer.Typer(
+    help="The paper's theory, made to run: gradient flow of deep linear networks.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+class StudyCommand(TyperCommand):
+    """A command whose help ends with the settings of its study, their defaults and what they are."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the settings below the options."""
+        fields = SETTINGS[str(self.name)].model_fields
+        rows = [(name + _default(field.default), field.description or "") for name, field in fields.items()]
+        with formatter.section("Settings and their defaults"):
+            formatter.write_dl(rows)
+        super().format_epilog(ctx, formatter)
+
+
+def _default(value: object) -> str:
+    """Write a default as a word would say it; none where it depends on other settings."""
+    if value is None:
+        return ""
+    return f"={','.join(map(str, value))}" if isinstance(value, tuple) else f"={value}"
+
+
+@theory_app.command(cls=StudyCommand)
+def flow(words: Words = None, out: OutOption = None, json: JsonOption = False) -> None:
+    """Watch the theorem hold: integrate the gradient flow and compare growth with prediction.
+
+    Two flows, with balanced and with imbalanced classes. For every singular value of the product of the first
+    L layers and every recorded time, the measured growth is compared with Theorem 1 and with Lemma 2.
+
+    Example:  feddecorr theory flow layers=3 imbalance=0.05 --out theory-flow
+    """
+    settings = _read(Flow, words, out)
+    from feddecorr.paper.theory.studies.flow import study_flow  # noqa: PLC0415 - solvers are loaded when they are needed
+
+    _carry_out(study_flow, settings, out, json=json)
+
+
+@theory_app.command(cls=StudyCommand)
+def sweep(words: Words = None, out: OutOption = None, json: JsonOption = False) -> None:
+    """From all classes to one: how the ranks of G, of the product and of the representations fall together.
+
+    Example:  feddecorr theory sweep classes=5 --out theory-sweep
+    """
+    settings = _read(Sweep, words, out)
+    from feddecorr.paper.theory.studies.class_sweep import study_sweep  # noqa: PLC0415 - see flow
+
+    _carry_out(study_sweep, settings, out, json=json)
+
+
+@theory_app.command(cls=StudyCommand)
+def alignment(words: Words = None, out: OutOption = None, json: JsonOption = False) -> None:
+    """See whether Assumption 2 holds: the singular vectors of a linear network that learns real images.
+
+    MNIST has to be there already ('feddecorr data get mnist'); the digits come with the package.
+
+    Example:  feddecorr theory alignment data=digits epochs=3,5 --out theory-digits
+    """
+    settings = _read(Alignment, words, out)
+    from feddecorr.paper.theory.studies.alignment import study_alignment  # noqa: PLC0415 - see flow
+
+    _carry_out(study_alignment, settings, out, json=json)
+
+
+@theory_app.command(cls=StudyCommand)
+def decorrelate(words: Words = None, out: OutOption = None, json: JsonOption = False) -> None:
+    """Add the FedDecorr term to the flow: the small singular values now grow.
+
+    Example:  feddecorr theory decorrelate beta=6.4 --out theory-decorrelate
+    """
+    settings = _read(Decorrelate, words, out)
+    from feddecorr.paper.theory.studies.decorrelate import study_decorrelate  # noqa: PLC0415 - see flow
+
+    _carry_out(study_decorrelate, settings, out, json=json)
+
+
+def _read(kind: type[S], words: list[str] | None, out: Path | None) -> S:
+    """Return the settings; refuse what is wrong before anything is computed."""
+    if out and out.exists() and not out.is_dir():
+        raise UserError(f"--out {out} is a file: choose a directory")
+    settings = kind.parse(read_words(words or []))
+    if out:
+        out.mkdir(parents=True, exist_ok=True)  # what cannot be written is told before anything is computed
+    return settings
+
+
+def _carry_out(study: Callable[[Any, Listener], Study], settings: Kind, out: Path | None, *, json: bool) -> None:
+    from feddecorr.report.printed import is_available  # noqa: PLC0415
+    from feddecorr.report.study_page import write_study  # noqa: PLC0415 - plotly is loaded when it is needed
+
+    name = type(settings).__name__.lower()
+    with Progress(silence=SECONDS_OF_SILENCE) as progress:
+        found = study(settings, lambda share: progress(name, share, 1))
+    files = write_study(found, out) if out else []
+    if files and not is_available():
+        say("pictures as SVG files need matplotlib: pip install 'feddecorr[figures]'")
+    if json:
+        print_json({**found.document, "files": [str(file) for file in files]})
+        return
+    print_text(found.lead)
+    print_table(found.headings, found.rows)
+    if files:
+        print_text(f"page: {files[0].resolve()}")
+    else:
+        say("--out DIR writes a page with pictures.")

@@ -1,0 +1,174 @@
+"""Questions that the paper leaves open."""
+
+from __future__ import annotations
+
+import math
+
+from feddecorr.paper.drawings import all_client_spectra, over, per_round, spectra
+from feddecorr.paper.grid import Grid, Seen
+from feddecorr.paper.studies.accuracy import BOTH
+from feddecorr.paper.tables import accuracy, gains, ranks
+from feddecorr.results.cells import MISSING, Cell
+from feddecorr.results.local_models import change_by_averaging, typical_local_ranks
+from feddecorr.results.sample import Sample
+from feddecorr.results.study import Finding, Table
+
+LOSS_SCALE = Grid(
+    name="loss-scale",
+    shows="both scales of the loss at several beta",
+    place="beyond the paper",
+    axes={
+        "data": ("cifar10",),
+        "method": ("fedavg",),
+        "normalization": ("released", "paper"),
+        "beta": (0, 0.01, 0.1, 1, 6.4),
+        "alpha": (0.1,),
+    },
+    makes=(accuracy(), gains(axis="beta", base=0), ranks, over("beta", panels=("data", "alpha"))),
+)
+"""Which strength does what: the paper's formula and the scale of its authors' code; zero is without the term."""
+
+
+SCHEDULE = Grid(
+    name="schedule",
+    shows="FedAvg without and with FedDecorr while the learning rate is constant, and after it was annealed",
+    place="beyond the paper",
+    axes={
+        "data": ("cifar10",),
+        "method": ("fedavg",),
+        "schedule": ("constant, then annealed", "cosine"),
+        "regularizer": BOTH,
+        "alpha": (0.1,),
+    },
+    makes=(
+        accuracy(),
+        gains(),
+        ranks,
+        per_round("accuracy", panels=("data", "schedule"), what="accuracy"),
+    ),
+)
+"""Does annealing the learning rate take the gain away? The paper's learning rate is constant."""
+
+
+MANY_CLASSES = Grid(
+    name="many-classes",
+    shows="FedAvg without and with FedDecorr on data of 100 and 200 classes, for 10 and 30 clients",
+    place="beyond the paper",
+    axes={
+        "data": ("cifar100", "tinyimagenet"),
+        "method": ("fedavg",),
+        "clients": (10, 30),
+        "regularizer": BOTH,
+        "alpha": (0.05,),
+    },
+    makes=(accuracy(), gains(), ranks),
+)
+"""Where the paper's gains are largest. Its runs with ten clients are those of the accuracy tables."""
+
+
+NORMS = Grid(
+    name="norms",
+    shows="BatchNorm and GroupNorm without and with FedDecorr",
+    place="beyond the paper",
+    axes={
+        "data": ("cifar10",),
+        "method": ("fedavg",),
+        "norm": ("batch", "group"),
+        "regularizer": BOTH,
+        "alpha": (0.05, "inf"),
+    },
+    makes=(accuracy(), gains(), ranks, spectra(panels=("data", "alpha"))),
+)
+"""BatchNorm's statistics are averaged between clients; GroupNorm has none."""
+
+
+def living(seen: Seen) -> list[Finding]:
+    """Make a table of the features that never vary, and of what is left of the representation."""
+    rows = [
+        [
+            *map(str, cell.labels.values()),
+            cell.count,
+            cell.text(cell.sample("last", "dead_features"), 1),
+            cell.text(cell.sample("last", "dimensions"), 0).partition(" ±")[0],
+            cell.text(cell.sample("last", "effective_rank"), 1),
+            cell.text(cell.sample("last"), factor=100),
+        ]
+        for cell in seen.cells
+    ]
+    labels = seen.cells[0].labels if seen.cells else ()
+    headings = [*labels, "seeds", "dead features", "of", "effective rank", "accuracy (%), last round"]
+    return [Table("Features that never vary", headings, rows, f"Of the global model after the last round. {seen.note}")]
+
+
+DYING = Grid(
+    name="dying",
+    shows="features that FedDecorr kills, by network and remedy",
+    place="beyond the paper",
+    axes={
+        "data": ("cifar10",),
+        "method": ("fedavg",),
+        "model": (
+            "perceptron",
+            "perceptron with LayerNorm",
+            "perceptron with BatchNorm",
+            "perceptron without last ReLU",
+            "lenet",
+            "convnet",
+            "convnet with GroupNorm",
+            "transformer",
+        ),
+        "regularizer": (*BOTH, "feddecorr, dying counted", "feddecorr and variance"),
+        "alpha": (0.1,),
+    },
+    makes=(living, gains()),
+)
+"""Where nothing normalizes before the representation, a dead feature is the cheapest uncorrelated one."""
+
+
+def before_and_after(seen: Seen) -> list[Finding]:
+    """Make a table of effective ranks before and after averaging, and by how much averaging changes them."""
+    rows = [
+        [
+            *map(str, cell.labels.values()),
+            cell.count,
+            cell.text(typical_local_ranks(cell), 1),
+            cell.text(cell.sample("last", "effective_rank"), 1),
+            _change(cell),
+        ]
+        for cell in seen.cells
+    ]
+    headings = [*(seen.cells[0].labels if seen.cells else ()), "seeds", "clients' models", "their average", "change"]
+    note = (
+        "Effective ranks of the last round: the geometric mean over the clients' models, that of the global model made "
+        f"of them, and the change from the one to the other [95 % interval over seeds]. {seen.note}"
+    )
+    return [Table("Effective rank before and after", headings, rows, note)]
+
+
+def _change(cell: Cell) -> str:
+    found = {seed: change_by_averaging(run) for seed, run in cell.runs.items()}
+    sample = Sample({seed: value for seed, value in found.items() if value is not None})
+    if not sample.values:
+        return MISSING
+    ends = [100 * math.expm1(end) for end in (sample.low, sample.high) if math.isfinite(end)]
+    return f"{100 * math.expm1(sample.mean):+.0f} %" + (f" [{ends[0]:+.0f}, {ends[1]:+.0f}]" if ends else "")
+
+
+AVERAGING = Grid(
+    name="averaging",
+    shows="the rank before and after averaging",
+    place="beyond the paper",
+    settings="evaluation.clients=last",
+    axes={
+        "data": ("cifar100",),
+        "method": ("fedavg",),
+        "regularizer": BOTH,
+        "alpha": (0.01, 0.05, 0.25, "inf"),
+    },
+    makes=(
+        before_and_after,
+        all_client_spectra(panels=("data", "regularizer")),
+        spectra(panels=("data", "regularizer")),
+    ),
+)
+"""Is the average of models more collapsed than they are? Its runs are those of the collapse, and some more."""

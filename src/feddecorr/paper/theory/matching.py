@@ -1,0 +1,109 @@
+"""Singular vectors that can be followed in time: through changes of sign, ties and zeros.
+
+A singular value decomposition names its vectors by rank and leaves their signs open, and in a tie even the vectors
+themselves. What a derivative is taken of has to be continuous instead (the analytic decomposition of Bunse-Gerstner
+and others, 1991): values may cross each other, and may pass through zero and change their sign.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import polar
+from scipy.optimize import linear_sum_assignment
+
+from feddecorr.paper.theory.network import Array
+
+TIE = 1e-9
+"""Singular values closer than this share of the largest are taken as tied, and below it as zero."""
+
+BEYOND_DOUBT = 0.7
+"""Two unit vectors with an overlap above this are the same direction: no third can be as near to either."""
+
+
+@dataclass(frozen=True)
+class Triplets:
+    """Singular triplets as columns and entries: matrix = left · diag(values) · rightᵀ."""
+
+    left: Array
+    values: Array
+    right: Array
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+
+def spectrum(matrix: Array) -> Array:
+    """Return the singular values, largest first."""
+    return np.asarray(np.linalg.svd(matrix, compute_uv=False), dtype=np.float64)
+
+
+def decompose(matrix: Array, velocity: Array | None = None) -> Triplets:
+    """Return the singular triplets, largest value first.
+
+    With the matrix's time derivative, tied vectors are those into which the tie is about to split; only along these
+    is the derivative of a singular value what Lemma 1 says.
+    """
+    left, values, right = np.linalg.svd(matrix)
+    size = len(values)
+    for tied in ties(values) if velocity is not None else ():
+        if values[tied.start] > TIE * values[0]:
+            block = left[:, tied].T @ velocity @ right[tied].T
+            _, axes = np.linalg.eigh(-(block + block.T))
+            left[:, tied], right[tied] = left[:, tied] @ axes, axes.T @ right[tied]
+        else:  # The null spaces of both sides are free of each other, and one may be larger: take all of both.
+            null = slice(tied.start, None)
+            a, _, b = np.linalg.svd(left[:, null].T @ velocity @ right[null].T)
+            left[:, null], right[null] = left[:, null] @ a, b @ right[null]
+    return Triplets(left[:, :size], values, right[:size].T)
+
+
+def ties(values: Array) -> Iterator[slice]:
+    """Yield the groups of two or more tied values; all zeros are one group, also when it is only one."""
+    apart = np.flatnonzero(-np.diff(values) > TIE * values[0]) + 1
+    for start, stop in zip([0, *apart], [*apart, len(values)], strict=True):
+        if stop - start > 1 or values[start] <= TIE * values[0]:
+            yield slice(int(start), int(stop))
+
+
+def follow(before: Triplets, now: Triplets) -> Triplets:
+    """Return the triplets of now in the order and with the signs that continue those of before."""
+    lefts, rights = before.left.T @ now.left, before.right.T @ now.right
+    rows, order = linear_sum_assignment(np.abs(lefts) + np.abs(rights), maximize=True)
+    left_overlap, right_overlap = lefts[rows, order], rights[rows, order]
+    together = np.where(left_overlap + right_overlap < 0, -1.0, 1.0)
+    sure = np.minimum(np.abs(left_overlap), np.abs(right_overlap)) > BEYOND_DOUBT
+    left_signs = np.where(sure, np.sign(left_overlap), together)
+    right_signs = np.where(sure, np.sign(right_overlap), together)
+    return Triplets(
+        now.left[:, order] * left_signs, now.values[order] * left_signs * right_signs, now.right[:, order] * right_signs
+    )
+
+
+def partners(product: Triplets, classifier: Array) -> Triplets:
+    """Return, for every triplet of the product, the classifier's triplet in the same direction of the representation.
+
+    That is the one whose right singular vector overlaps most with u_k, by the best assignment of all; its sign is
+    such that the overlap is not negative. A classifier has no more triplets than classes: where none is left, all
+    of the triplet is zero.
+    """
+    found = decompose(classifier)
+    left, right = found.left.copy(), found.right.copy()
+    for tied in ties(found.values):
+        overlaps = right[:, tied].T @ product.left
+        nearest = np.argsort(-np.linalg.norm(overlaps, axis=0), kind="stable")[: tied.stop - tied.start]
+        turn, _ = polar(overlaps[:, nearest])
+        left[:, tied], right[:, tied] = left[:, tied] @ turn, right[:, tied] @ turn
+    rank = int((found.values > TIE * found.values[0]).sum())
+    overlaps = product.left.T @ right[:, :rank]
+    rows, order = linear_sum_assignment(np.abs(overlaps), maximize=True)
+    signs = np.where(overlaps[rows, order] < 0, -1.0, 1.0)
+    matched = Triplets(
+        np.zeros((len(left), len(product))), np.zeros(len(product)), np.zeros((len(right), len(product)))
+    )
+    matched.left[:, rows] = left[:, order] * signs
+    matched.right[:, rows] = right[:, order] * signs
+    matched.values[rows] = found.values[order]
+    return matched

@@ -1,0 +1,1 @@
+"""Records of many runs: read, grouped, paired, and put into tables."""

@@ -1,0 +1,287 @@
+"""What is kept of a run once it is done: small enough for git, and all that tables, figures and claims need."""
+
+from __future__ import annotations
+
+import math
+import os
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cache
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+from typing_extensions import TypedDict
+
+from feddecorr.config.command import command
+from feddecorr.config.experiment import Experiment
+from feddecorr.config.schedules import SCHEDULES
+from feddecorr.core.files import write_bytes
+from feddecorr.core.strict_json import parse_json, to_json
+from feddecorr.core.trust import CLOSED
+from feddecorr.errors import UserError
+from feddecorr.runs.directory import RunDirectory
+from feddecorr.runs.eval_schedule import is_due
+
+Line = dict[str, Any]
+"""One round, as a run's directory keeps it."""
+
+STATISTICS = {
+    "last": "last round",
+    "last_ten": "mean of the last ten",
+    "best": "best round",
+    "transient": "while the learning rate is high",
+}
+"""What a run's accuracy can mean; they tell different stories. `last` is the model that a user gets."""
+
+NO_COMMAND = "(none: its settings cannot be read here)"
+"""In place of the command of a record that another version wrote, perhaps."""
+
+LONG = 20
+"""Rounds that a run has at least before the mean of its last ten is one of its end."""
+
+Values = list[tuple[int, float]]
+"""Evaluated rounds and their values."""
+
+
+class _Round(TypedDict):
+    """What others rely on in a round, whoever wrote it."""
+
+    round: int
+    model: dict[str, float | None] | None
+    seconds: float
+    terms: dict[str, float]
+    missing: dict[str, str]
+    averaging: dict[str, float] | None
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One run.
+
+    `rounds` has for each finished one `round`, `seconds`, `terms`, `missing`, in `model` all that is one number of the
+    global model (None where it was not evaluated), and in `averaging` how clients' models compare with their average
+    (None where they were not). `spectrum` are the singular values of the last evaluated global model; `local_models`
+    and `local_terms` are those of the last round that has them, by client.
+    """
+
+    digest: str
+    experiment: dict[str, Any]
+    command: str
+    environment: dict[str, Any]
+    rounds: list[dict[str, Any]]
+    spectrum: list[float] | None
+    local_models: dict[str, dict[str, Any]]
+    local_terms: dict[str, dict[str, list[float]]]
+
+    @classmethod
+    def of(cls, directory: RunDirectory, asked: Experiment | None = None) -> Summary:
+        """Summarize the finished rounds of a run; with `asked`, as if it had been run by that experiment.
+
+        A run is shared by experiments that differ in the number of rounds or in how often they evaluate.
+        """
+        experiment = directory.described()
+        lines = list(_as_asked((record.to_dict() for record in directory.rounds()), asked or experiment))
+        evaluated = [line["model"] for line in lines if line["model"]]
+        return cls(
+            digest=experiment.digest(),
+            experiment=(asked or experiment).to_dict(),
+            command=command(asked or experiment),
+            environment=directory.environment() or {},
+            rounds=[_scalars_only(line) for line in lines],
+            spectrum=_short(evaluated[-1]["singular_values"]) if evaluated else None,
+            local_models=_short(_newest(lines, "local_models")),
+            local_terms=_newest(lines, "local_terms"),
+        )
+
+    def as_asked(self, experiment: Experiment) -> Summary:
+        """Return the summary of a run by that experiment, which differs at most in rounds and in evaluations.
+
+        The spectrum and the local models are only known of the last rounds: they are missing where those are cut off.
+        """
+        rounds = list(_as_asked(self.rounds, experiment))
+        whole = [line for line in rounds if line["model"]][-1:] == [line for line in self.rounds if line["model"]][-1:]
+        return replace(
+            self,
+            experiment=experiment.to_dict(),
+            command=command(experiment),
+            rounds=rounds,
+            spectrum=self.spectrum if whole else None,
+            local_models=self.local_models if whole else {},
+            local_terms=self.local_terms if whole else {},
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything, ready for JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> Summary:
+        """Take what `to_dict` gave; settings that have come since then have their defaults, which change no bit.
+
+        Settings that cannot be read here are taken as they were written, if they are settings of an experiment at all;
+        of code that they name, nothing is imported. The command is made of the settings: a reader may type it in, and
+        what the file says may be anything.
+        """
+        summary = cls(**{name: stored[name] for name in cls.__dataclass_fields__})
+        whole, rounds = _checks()
+        whole.validate_python(vars(summary))
+        rounds.validate_python(summary.rounds)
+        try:
+            experiment = Experiment.parse(summary.experiment, CLOSED)
+        except UserError:
+            if type(summary.experiment["seed"]) is not int or type(summary.experiment["rounds"]) is not int:
+                raise
+            return replace(summary, command=NO_COMMAND)
+        return replace(
+            summary, experiment=experiment.to_dict(), digest=experiment.digest(), command=command(experiment)
+        )
+
+    def statistic(self, name: str, measure: str = "accuracy", rounds: int | None = None) -> float | None:
+        """Return a measure of a run by one of the `STATISTICS`; `best` is the largest value.
+
+        Only evaluated rounds count, and with `rounds` only those up to it; None if they are too few.
+        """
+        values = [
+            (int(line["round"]), float(line["model"][measure]))
+            for line in self.rounds
+            if line["model"] and line["model"].get(measure) is not None and (rounds is None or line["round"] <= rounds)
+        ]
+        return _REDUCE[name](self, values) if values else None
+
+    def rate(self, number: int) -> float:
+        """Return the learning rate of a round, as a share of the first one's; of a schedule unknown here, NaN."""
+        schedule = SCHEDULES.parse(self.experiment["training"]["schedule"], CLOSED)
+        return math.nan if SCHEDULES.is_closed(schedule) else schedule.factor(number) / schedule.factor(1)
+
+    @property
+    def trains_to_the_end(self) -> bool:
+        """Whether clients still move in the last round: its learning rate is at least half of the first."""
+        return self.rate(int(self.rounds[-1]["round"])) >= HIGH
+
+
+HIGH = 0.5
+"""The share of the first learning rate from which on a learning rate is high."""
+
+
+def _last_ten(_: Summary, values: Values) -> float | None:
+    enough = len(values) >= 10 and values[-1][0] >= LONG
+    return math.fsum(value for _, value in values[-10:]) / 10 if enough else None
+
+
+def _transient(summary: Summary, values: Values) -> float | None:
+    high = [value for number, value in values if summary.rate(number) >= HIGH]
+    return fmean(high) if high else None
+
+
+_REDUCE: dict[str, Callable[[Summary, Values], float | None]] = {
+    "last": lambda _, values: values[-1][1],
+    "last_ten": _last_ten,
+    "best": lambda _, values: max(value for _, value in values),
+    "transient": _transient,
+}
+
+
+@cache
+def _checks() -> tuple[TypeAdapter[Summary], TypeAdapter[list[_Round]]]:
+    """Return what checks the types of a summary, and of its rounds."""
+    return TypeAdapter(Summary), TypeAdapter(list[_Round])
+
+
+def _as_asked(lines: Iterable[Line], asked: Experiment) -> Iterator[Line]:
+    """Yield the rounds that the experiment has, evaluated only where it evaluates; under `auto`, wherever they are."""
+    every = 1 if asked.evaluation.every == "auto" else asked.evaluation.every
+    for line in lines:
+        if line["round"] > asked.rounds:
+            return
+        yield (
+            line
+            if is_due(asked, line["round"], every)
+            else {key: _NOTHING.get(key, value) for key, value in line.items()}
+        )
+
+
+_NOTHING: Line = {"model": None, "local_models": {}, "averaging": None}
+
+
+def _scalars_only(line: Line) -> dict[str, Any]:
+    found = line["model"] and {name: value for name, value in line["model"].items() if isinstance(value, int | float)}
+    kept = {key: line[key] for key in ("round", "terms", "missing", "averaging")}
+    return {**kept, "seconds": round(line["seconds"], 3), "model": found}
+
+
+def _short(value: Any) -> Any:
+    """Return it with spectra, which are lists, to six digits: they are most of a record, and are drawn."""
+    if isinstance(value, dict):
+        return {key: _short(inner) for key, inner in value.items()}
+    return [float(f"{number:.6g}") for number in value] if isinstance(value, list) else value
+
+
+def _newest(lines: Sequence[Line], key: str) -> dict[str, Any]:
+    """Return what the last round that has any says of its clients."""
+    return next(({str(client): found for client, found in line[key].items()} for line in lines[::-1] if line[key]), {})
+
+
+def read_summaries(paths: Sequence[Path]) -> list[Summary]:
+    """Return the runs of these files (`.jsonl`) and directories, also of those below a folder.
+
+    A run that is there more than once counts with its most rounds; one without a finished round does not count. One
+    below a folder that cannot be read is named in a warning, and keeps nobody from the others.
+    """
+    found: dict[str, Summary] = {}
+    for path in paths:
+        for summary in _read(path):
+            known = found.get(summary.digest)
+            if known is None or len(known.rounds) < len(summary.rounds):
+                found[summary.digest] = summary
+    return list(found.values())
+
+
+def _read(path: Path) -> Iterator[Summary]:
+    if path.is_dir():
+        for directory in run_directories(path):
+            try:
+                run = RunDirectory.open(directory)
+                if run.finished_rounds():
+                    yield Summary.of(run)
+            except (UserError, OSError) as error:
+                if directory == path:  # it was asked for by its name
+                    raise
+                warnings.warn(f"{directory} is left out: {error}", stacklevel=2)
+        return
+    try:
+        lines = path.read_text().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} is neither a directory nor a file of records that can be read: {error}") from error
+    for number, line in enumerate(lines, start=1):
+        try:
+            yield Summary.from_dict(parse_json(line.encode()))
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            hint = "'feddecorr records DIR -o FILE.jsonl' writes such files"
+            raise UserError(f"{path}, line {number}: not the record of a run ({_reason(error)}); {hint}") from error
+
+
+def _reason(error: Exception) -> str:
+    """Return the first of all that is wrong."""
+    if not isinstance(error, ValidationError):
+        return repr(error)
+    first = error.errors(include_url=False, include_input=False)[0]
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+
+
+def run_directories(folder: Path) -> Iterator[Path]:
+    """Yield the directories of runs, the folder itself or below it, in the order of their names."""
+    for place, folders, files in os.walk(folder):
+        folders.sort()
+        if "experiment.json" in files:
+            folders.clear()  # nothing of a run's own folders is another run
+            yield Path(place)
+
+
+def write_summaries(path: Path, summaries: Iterable[Summary]) -> None:
+    """Write one line of JSON for each run, in one step."""
+    lines = [to_json(summary.to_dict(), separators=(",", ":")) for summary in summaries]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_bytes(path, b"".join(lines))

@@ -1,0 +1,163 @@
+"""A run's model for other programs: safetensors, TorchScript and ONNX, each checked by running it."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from feddecorr.core.files import save_tensors, write_bytes
+from feddecorr.core.temporary import temporary_folder
+from feddecorr.core.trust import STRANGER, Trust
+from feddecorr.data.dataset import Images
+from feddecorr.errors import RunError, UserError
+from feddecorr.models.weights import fill, fill_with
+from feddecorr.runs.directory import RunDirectory
+from feddecorr.training.task import Task
+
+CHECKED = 32
+"""Test images on which an exported model has to give the same logits."""
+
+TOLERANCE = 1e-4
+"""By how much logits may differ, relative to the largest: other programs add up in another order."""
+
+
+class Portable(nn.Module):
+    """The network with what standardizes its inputs: (n, channels, height, width) pixels, 0 to 255, in; logits out."""
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, task: Task, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+        for name in ("mean", "std"):
+            self.register_buffer(name, torch.tensor(getattr(task, name)).view(1, -1, 1, 1))
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        """Return the logits of each class."""
+        logits: Tensor = self.network((pixels - self.mean) / self.std)
+        return logits
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A model that is to be written, with images to try it on."""
+
+    model: Portable
+    task: Task
+    round: int
+    pixels: Tensor
+
+    @classmethod
+    def of(cls, run: RunDirectory, trust: Trust) -> Exported:
+        """Take the newest global model of a run; its data are needed for what standardizes them, and to try it."""
+        if not run.finished_rounds():
+            raise UserError(f"{run.path} has no finished round yet: 'feddecorr resume {run.path}' goes on")
+        experiment = run.experiment(trust)
+        training = experiment.training.model_copy(
+            update={"device": "cpu", "precision": "fp32", "memory_format": "channels_last"}
+        )
+        experiment = experiment.model_copy(update={"training": training})
+        dataset = experiment.data.load()
+        task = Task(experiment, dataset.shape, dataset.classes, dataset.mean, dataset.std)
+        network = task.build_model()
+        fill_with(network, run.weights(), str(run.path))
+        return cls(Portable(task, network).eval(), task, run.finished_rounds(), _try_on(dataset.test))
+
+    @torch.no_grad()
+    def logits(self) -> Tensor:
+        """Return what the model says of the images to try it on."""
+        found: Tensor = self.model(self.pixels)
+        return found
+
+    def note(self) -> dict[str, str]:
+        """Return what a reader of the file has to know."""
+        return {
+            "classes": json.dumps(self.task.classes),
+            "shape": json.dumps(self.task.shape),
+            "mean": json.dumps(self.task.mean),
+            "std": json.dumps(self.task.std),
+            "experiment": json.dumps(self.task.experiment.to_dict()),
+            "round": str(self.round),
+        }
+
+
+def _try_on(images: Images) -> Tensor:
+    return images.pixels[:CHECKED].permute(0, 3, 1, 2).float().contiguous()
+
+
+def export_model(run: RunDirectory, to: str, path: Path, *, trust: Trust = STRANGER) -> None:
+    """Write the run's model, once what is to be written was read and run: it has to give the same logits."""
+    given = Exported.of(run, trust)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with temporary_folder() as folder:
+        file = folder / f"model.{to}"
+        found, expected = FORMATS[to](given, file), given.logits()
+        gap = float((found - expected).abs().max() / expected.abs().max().clamp(min=1e-12))
+        if found.shape != expected.shape or not gap <= TOLERANCE:
+            raise RunError(f"the exported model gave other logits, by {gap:.1e} of the largest: nothing was written")
+        write_bytes(path, file.read_bytes())
+
+
+def _to_safetensors(given: Exported, path: Path) -> Tensor:
+    """Write the network's weights and buffers as its own `load_state_dict` takes them, and `model.weights=FILE`.
+
+    Tied weights are there under each of their names: a file holds no tensor twice, but equal ones.
+    """
+    state = {name: tensor.clone() for name, tensor in given.model.network.state_dict().items()}
+    save_tensors(path, state, given.note())
+    again = given.task.build_model()
+    fill(again, path)
+    with torch.no_grad():
+        found: Tensor = Portable(given.task, again).eval()(given.pixels)
+    return found
+
+
+def _to_torchscript(given: Exported, path: Path) -> Tensor:
+    """Write a program that PyTorch runs without this package; any number of images at once."""
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # PyTorch advises torch.export for new code
+        traced = torch.jit.trace(given.model, given.pixels[:2])
+        traced.save(str(path))
+        found: Tensor = torch.jit.load(str(path))(given.pixels)
+    return found
+
+
+def _to_onnx(given: Exported, path: Path) -> Tensor:
+    """Write a graph for any runtime of ONNX, and run it by onnxruntime."""
+    try:
+        import onnxruntime  # noqa: PLC0415 - an extra, loaded when it is needed
+        import onnxscript  # noqa: F401, PLC0415 - what PyTorch's exporter needs
+    except ImportError as error:
+        raise UserError(f"ONNX needs more ({error}): pip install 'feddecorr[onnx]'") from error
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the exporter's own use of what is about to go
+        program: Any = torch.onnx.export(
+            given.model,
+            (given.pixels[:2],),
+            input_names=["pixels"],
+            output_names=["logits"],
+            dynamic_shapes={"pixels": {0: torch.export.Dim("images")}},
+            dynamo=True,
+            verbose=False,
+        )
+    write_bytes(path, program.model_proto.SerializeToString())
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    (found,) = session.run(None, {"pixels": given.pixels.numpy()})
+    return torch.from_numpy(np.asarray(found))
+
+
+FORMATS: dict[str, Callable[[Exported, Path], Tensor]] = {
+    "safetensors": _to_safetensors,
+    "torchscript": _to_torchscript,
+    "onnx": _to_onnx,
+}
+"""How a model is written; each returns the logits that the written model gives."""

@@ -1,0 +1,143 @@
+"""Who takes part: the roster of clients, and a way to them."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from feddecorr.collapse.diagnosis import Diagnosis
+from feddecorr.core.client_memory import Memories
+from feddecorr.core.messages import Broadcast, Failure, RoundInfo, Server, Update
+from feddecorr.core.states import state_dict_names
+from feddecorr.data.dataset import Images
+from feddecorr.partition.label_counts import LabelCounts
+from feddecorr.training.shards import Shards
+from feddecorr.training.task import Task
+
+if TYPE_CHECKING:
+    from feddecorr.config.experiment import Experiment
+
+RunClients = Callable[[Broadcast, Sequence[int]], Iterator[Update | Failure]]
+"""Trains the given clients and yields what comes of each, in the order of the clients."""
+
+
+@dataclass(frozen=True)
+class Roster:
+    """What the server knows of its clients, numbered from 0: how many examples and, perhaps, of which classes."""
+
+    sizes: NDArray[np.int64]
+    labels: LabelCounts | None = None
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+
+@dataclass(frozen=True)
+class Federation:
+    """What a server has: the task, the roster and, if it is lucky, test images.
+
+    `note` says what a reader of results has to know about the data. `data` and `split` are digests of the
+    training images and of who holds them, where somebody sees them all.
+    """
+
+    task: Task
+    roster: Roster
+    test: Images | None = None
+    note: str = ""
+    data: str | None = None
+    split: str | None = None
+
+    @property
+    def experiment(self) -> Experiment:
+        """The experiment that all of it is for."""
+        return self.task.experiment
+
+    def info(self, number: int) -> RoundInfo:
+        """Return what the server's hooks are told in a round."""
+        return RoundInfo(number, self.experiment.seed, self.roster.sizes, self.experiment.rate)
+
+    def start(self) -> Server:
+        """Return the server before the first round."""
+        return self.begin()[0]
+
+    def begin(self) -> tuple[Server, dict[str, str]]:
+        """Return the server before the first round, and the names of its tensors in the network's `state_dict`."""
+        model = self.task.build_model()
+        self.experiment.model.begin(model)
+        weights = {name: parameter.detach().cpu() for name, parameter in model.named_parameters()}
+        buffers = {name: buffer.cpu() for name, buffer in model.named_buffers()}
+        return self.experiment.method.start(Server(weights, buffers), self.info(0)), state_dict_names(model)
+
+
+class Connection(Protocol):
+    """A way to the clients of a federation, wherever they are."""
+
+    @property
+    def federation(self) -> Federation:
+        """What is known of them."""
+
+    def open(self, memories: Memories) -> AbstractContextManager[RunClients]:
+        """Get ready to train them; what they remember is kept in `memories`, unless they keep it themselves."""
+
+
+@runtime_checkable
+class Evaluating(Protocol):
+    """A connection whose clients evaluate models on images of their own, for a server that has none."""
+
+    def evaluate(self, number: int, server: Server) -> Diagnosis | None:
+        """Return what they find out together about the global model after a round; None if nobody can."""
+
+
+class Simulation:
+    """A connection to clients that all live on this machine: a data set, dealt out."""
+
+    def __init__(self, experiment: Experiment) -> None:
+        """Load the data and split it."""
+        dataset = experiment.data.load()
+        experiment = experiment.pinned(dataset.sha256)
+        labels = dataset.train.labels.numpy()
+        parts = experiment.partition.split(labels, clients=experiment.clients, seed=experiment.seed)
+        train = dataset.train
+        for transform in experiment.transforms.values():
+            train = replace(train, labels=transform.labels(train.labels, parts, len(dataset.classes)))
+        self.dataset = dataset
+        self.shards = Shards.of(train, parts)
+        self.labels = LabelCounts.of(parts, labels, len(dataset.classes))
+        self.federation = Federation(
+            task=Task(experiment, dataset.shape, dataset.classes, dataset.mean, dataset.std),
+            roster=Roster(self.shards.sizes, self.labels),
+            test=dataset.test,
+            note=dataset.note,
+            data=dataset.sha256,
+            split=self.shards.digest(),
+        )
+
+    @property
+    def task(self) -> Task:
+        """What everyone knows."""
+        return self.federation.task
+
+    def settled(self, precision: Literal["fp32", "bf16"]) -> Simulation:
+        """Return the same simulation, with a precision in place of `auto`."""
+        return self._with(self.task.experiment.settled(precision))
+
+    def apart(self) -> Simulation:
+        """Return the same simulation, in which every client sends what it trained, as it is."""
+        experiment = self.task.experiment
+        training = experiment.training.model_copy(update={"merge": False})
+        return self._with(experiment.model_copy(update={"training": training, "transforms": {}}))
+
+    def _with(self, experiment: Experiment) -> Simulation:
+        same = copy.copy(self)
+        same.federation = replace(self.federation, task=replace(self.task, experiment=experiment))
+        return same
+
+    def open(self, memories: Memories) -> AbstractContextManager[RunClients]:
+        """Let the experiment's engine run the clients."""
+        return self.task.experiment.engine.open(self.task, self.shards, memories)

@@ -1,1 +1,0 @@
-"""Studies: declared lists of runs, what to make of them, and the claims that they answer."""

@@ -1,0 +1,1 @@
+"""Many runs: planned, carried out side by side, compared and drawn."""

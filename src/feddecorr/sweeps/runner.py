@@ -1,0 +1,218 @@
+"""Does many runs: each once, side by side, and whatever becomes of one of them, the others.
+
+Runs are done in processes of their own, one core each (or `training.threads`): side by side they never wait for
+each other, while the workers of a pool wait for the slowest client of every round and for the server. Only when
+fewer runs are left than there are cores do the last ones spread their clients over a pool, from the next round on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Sequence
+from multiprocessing.connection import wait
+from pathlib import Path
+
+from feddecorr.engines.pool import Pool
+from feddecorr.errors import UserError
+from feddecorr.results.study import Arm
+from feddecorr.runs.directory import RunDirectory
+from feddecorr.sweeps.available_memory import MemoryWatch
+from feddecorr.sweeps.jobs import Job, available_cores, plan
+from feddecorr.sweeps.measuring import Measuring
+from feddecorr.sweeps.status import Busy, Failure, Left, Status, Tell
+from feddecorr.sweeps.time_left import POOL_PAYS, Pace
+from feddecorr.sweeps.work import Ended, Failed, Passed
+from feddecorr.sweeps.workers import RunWorker
+
+TICK = 0.5
+"""Seconds from one look at the whole to the next."""
+
+MAX_DEATHS = 2
+"""So often may the process of a run be killed before the run counts as failed."""
+
+
+def run_all(
+    arms: Sequence[Arm], store: Path, *, jobs: int | None = None, tell: Tell | None = None
+) -> dict[str, Failure]:
+    """Let all runs of these arms be there, in `store/DIGEST`; return those that failed, by digest.
+
+    Done ones are not touched, begun ones go on. `jobs` is the number of cores to use. Runs that another process
+    has begun are left to it and waited for.
+    """
+    runner = Runner(plan(arms, store), jobs or available_cores(), tell or (lambda _: None))
+    try:
+        runner.run()
+    finally:
+        runner.end()
+    return runner.failures
+
+
+class Runner:
+    """Keeps the cores busy until no run is left."""
+
+    def __init__(self, jobs: Sequence[Job], cores: int, tell: Tell) -> None:
+        self.total = len(jobs)
+        self.cores = cores
+        self.failures: dict[str, Failure] = {}
+        self._tell = tell
+        self._waiting = [job for job in jobs if not self._is_settled(job)]
+        self._held: list[Job] = []
+        self._busy: dict[RunWorker, Busy] = {}
+        self._idle: list[RunWorker] = []
+        self._pace = Pace({job.digest: job.experiment for job in self._waiting})
+        self._measuring = Measuring([job.experiment for job in self._waiting])
+        self._memory = MemoryWatch()
+        self._looked = 0.0
+
+    def run(self) -> None:
+        """Go on until all runs are done, by whomever, or have failed."""
+        while self._waiting or self._busy or self._held:
+            self._start()
+            self._listen()
+            if time.monotonic() - self._looked >= TICK:
+                self._look_around()
+        self._tell(self._status())
+
+    def end(self) -> None:
+        """End all processes; what they were doing goes on the next time."""
+        for worker in [*self._busy, *self._idle]:
+            worker.end()
+        self._measuring.end()
+
+    def _start(self) -> None:
+        """Let the next runs that fit begin, in their order; those whose process was killed at the very end."""
+        self._waiting.sort(key=lambda job: job.deaths)
+        while self._waiting:
+            job = self._waiting[0]
+            needed = self._needed(job)
+            if needed > self.cores - sum(busy.cores for busy in self._busy.values()):
+                return
+            if self._is_settled(job):  # another process did it
+                self._waiting.pop(0)
+            elif RunDirectory(job.path).is_held():
+                self._held.append(self._waiting.pop(0))
+            elif self._memory.is_short(
+                (worker.memory for worker in self._busy), kept=self._idle[-1].memory if self._idle else 0
+            ):
+                return
+            else:
+                self._give(self._waiting.pop(0), needed)
+
+    def _needed(self, job: Job) -> int:
+        """Return its cores: all of them if its process was killed, which is mostly for lack of memory."""
+        return self.cores if job.deaths else min(self.cores, job.experiment.training.threads)
+
+    def _give(self, job: Job, needed: int) -> None:
+        """Let a worker do the run, by itself or with a pool."""
+        experiment, processes = job.experiment, self._processes(job)
+        if processes > 1:
+            experiment = experiment.model_copy(update={"engine": Pool(workers=processes)})
+            needed = processes * experiment.training.threads
+        worker = self._idle.pop() if self._idle else RunWorker()
+        self._busy[worker] = Busy(job, needed, processes, time.monotonic())
+        with contextlib.suppress(OSError):  # it was killed while it was idle: to listen to it will say so
+            worker.order(experiment, job.path)
+
+    def _processes(self, job: Job) -> int:
+        """Return how many processes should train for the run: several if cores would be idle for long."""
+        seconds = self._pace.seconds(job.digest, job.left, begun=True)
+        if self._waiting or job.deaths or seconds is None or seconds < POOL_PAYS:
+            return 1
+        others = [busy.cores for busy in self._busy.values() if busy.job is not job]
+        share = min(self.cores // (1 + len(others)), self.cores - sum(others))
+        return max(1, min(share // job.experiment.training.threads, job.experiment.clients))
+
+    def _listen(self) -> None:
+        """Take in what workers say until the next look around."""
+        workers: dict[object, RunWorker] = {worker.connection: worker for worker in self._busy}
+        connections = [*(worker.connection for worker in self._busy), *self._measuring.connections]
+        for heard in wait(connections, max(0.0, self._looked + TICK - time.monotonic())):
+            if heard in workers:
+                self._hear(workers[heard])
+            elif costs := self._measuring.receive():
+                self._pace.foresee(costs)
+
+    def _hear(self, worker: RunWorker) -> None:
+        try:
+            answer = worker.receive()
+        except (EOFError, OSError):
+            self._bury(worker)
+            return
+        if isinstance(answer, Passed):
+            self._learn(worker, answer)
+            return
+        self._settle(self._busy.pop(worker), answer)
+        self._idle.append(worker)
+
+    def _settle(self, busy: Busy, answer: Ended | Failed) -> None:
+        """Put a run where it belongs after a worker has let it go."""
+        if isinstance(answer, Failed):
+            self._fail(busy.job, answer.reason, answer.trace)
+        elif answer.held:
+            self._held.append(busy.job)
+        elif not self._is_settled(busy.job):
+            if busy.pausing:
+                self._waiting.append(busy.job)
+            else:
+                self._fail(busy.job, f"it ended after round {busy.job.finished} of {busy.job.experiment.rounds}")
+
+    def _learn(self, worker: RunWorker, answer: Passed) -> None:
+        busy, now = self._busy[worker], time.monotonic()
+        taken = answer.seconds if busy.first else now - busy.since
+        if busy.first:
+            self._pace.learn_start(max(0.0, now - busy.since - taken))
+        self._pace.learn_round(busy.job.digest, taken * busy.processes)
+        self._memory.learn(answer.memory)
+        busy.job.finished, busy.since, busy.first = answer.round, now, False
+        if busy.job.left and not busy.pausing and self._processes(busy.job) > busy.processes:
+            busy.pausing = True
+            with contextlib.suppress(OSError):
+                worker.pause()
+
+    def _bury(self, worker: RunWorker) -> None:
+        """Let the run of a killed process wait for another try, alone, or give it up."""
+        job = self._busy.pop(worker).job
+        code = worker.end()
+        job.deaths += 1
+        if self._is_settled(job):
+            return
+        if job.deaths < MAX_DEATHS:
+            self._waiting.append(job)
+            return
+        end = f"its process ended {job.deaths} times, the last time in round {job.finished + 1} with exit code {code}"
+        self._fail(job, f"{end} (-9: killed, perhaps for lack of memory)")
+
+    def _is_settled(self, job: Job) -> bool:
+        """Tell whether a run is done, or cannot be looked at at all: then it has failed, and keeps no other back."""
+        try:
+            return job.look()
+        except (UserError, OSError) as error:
+            self._fail(job, str(error))
+            return True
+
+    def _fail(self, job: Job, reason: str, trace: str | None = None) -> None:
+        self.failures[job.digest] = Failure(job.name, reason, trace)
+
+    def _look_around(self) -> None:
+        """See what others have done, and tell how far everything is."""
+        for job in list(self._held):
+            done = self._is_settled(job)
+            if done or not RunDirectory(job.path).is_held():
+                self._held.remove(job)
+                self._waiting += [] if done else [job]
+        self._looked = time.monotonic()
+        self._tell(self._status())
+
+    def _status(self) -> Status:
+        left = Left(self._waiting, list(self._busy.values()), self._held)
+        unfinished = len(self._waiting) + len(self._busy) + len(self._held)
+        return Status(
+            total=self.total,
+            done=self.total - unfinished - len(self.failures),
+            failed=len(self.failures),
+            running=[busy.running for busy in self._busy.values()],
+            elsewhere=len(self._held),
+            left=left.seconds(self._pace, self.cores, time.monotonic()),
+            short_of_memory=self._memory.short,
+        )

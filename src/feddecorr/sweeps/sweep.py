@@ -1,0 +1,156 @@
+"""Grids of one's own: an experiment, the settings that are varied, and the combinations that make sense."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import product
+from typing import Any
+
+from pydantic import Field, PositiveInt, ValidationError
+
+from feddecorr.config.command import text, words
+from feddecorr.config.experiment import FAMILIES, Experiment
+from feddecorr.config.overrides import SEVERAL, read_words
+from feddecorr.core.registry import Kind, explain
+from feddecorr.core.trust import Trust
+from feddecorr.errors import UserError, nearest
+from feddecorr.results.conditions import Condition, by_name
+from feddecorr.results.study import Arm, Finding, Labels, Result, Study
+from feddecorr.sweeps.findings import sweep_findings
+
+Combination = dict[str, Any]
+"""A value for every setting that is varied; None where the combination has no such setting."""
+
+LEFT_OUT = "–"
+
+
+class Sweep(Kind):
+    """The table `[sweep]` beside an experiment's settings."""
+
+    over: dict[str, list[Any]] = Field({}, description="the values of each setting that is varied")
+    seeds: PositiveInt | None = Field(None, description="repeat everything with so many seeds")
+    skip: list[dict[str, Any]] = Field([], description="combinations to leave out")
+    where: list[str] = Field([], description="conditions that every combination must fulfil")
+
+    @classmethod
+    def parse(cls, table: Any, trust: Trust | None = None) -> Sweep:
+        """Take the table, or say what is wrong with it."""
+        try:
+            return cls.model_validate(table, context=trust)
+        except ValidationError as error:
+            raise UserError("\n".join(f"sweep.{line}" for line in explain(error).splitlines())) from error
+
+
+def read_over(word: str) -> tuple[str, list[Any]]:
+    """Take `key=a,b,c`; a value with commas of its own stands in brackets: `model.widths=[8,16],[16,32]`."""
+    key, equals, values = word.partition("=")
+    if not equals or not all(key.split(".")) or not values:
+        raise UserError(f"--over '{word}': expected key=value,value,…, such as partition.alpha=0.05,0.5")
+    return key, [read_words([f"value={value}"])["value"] for value in _split(values)]
+
+
+def _split(values: str) -> Iterator[str]:
+    """Split at commas that are outside of brackets."""
+    depth = start = 0
+    for place, letter in enumerate(values):
+        depth += (letter in "[{") - (letter in "]}")
+        if letter == "," and depth == 0:
+            yield values[start:place].strip()
+            start = place + 1
+    yield values[start:].strip()
+
+
+class SweepStudy(Study):
+    """All combinations of a sweep, and a table of them."""
+
+    place = "your own"
+
+    def __init__(self, name: str, settings: Mapping[str, Any], sweep: Sweep, trust: Trust | None = None) -> None:
+        self.name = name
+        self._trust = trust
+        self._settings = settings
+        self._axes = {key: values for key, values in sweep.over.items() if key != "seed"}
+        self._seeds: list[int] | None = sweep.over.get("seed")
+        self._skip = sweep.skip
+        self._conditions = [Condition(condition) for condition in sweep.where]
+        self.shows = f"All combinations of {', '.join(self._axes) or 'nothing'}"
+        for key, values in sweep.over.items():
+            if not values:
+                raise UserError(f"sweep.over: {key} has no values")
+        for key in (key for rule in sweep.skip for key in rule if key not in (*sweep.over, "seed")):
+            raise UserError(f"sweep.skip names '{key}', which is not varied: {nearest(key, [*sweep.over, 'seed'])}")
+
+    def arms(self, scale: str, seeds: int) -> list[Arm]:  # noqa: ARG002 - a sweep has the scale that its settings have
+        """Return a run for each combination and seed; a seed is complete before the next one begins."""
+        arms: dict[str, Arm] = {}  # combinations that come to the same, once an option is left out, are one
+        first = int(self._settings.get("seed", 0))
+        used: set[str] = set()
+        for seed in self._seeds or range(first, first + seeds):
+            for values in product(*self._axes.values()):
+                combination, settings = self._combine(dict(zip(self._axes, values, strict=True)))
+                used |= {key for key, value in combination.items() if value is not None}
+                if experiment := self._parse({**combination, "seed": seed}, {**settings, "seed": seed}):
+                    arms.setdefault(experiment.model_dump_json(), Arm(_labels(combination, seed), experiment))
+        if useless := [key for key in self._axes if key not in used]:
+            raise UserError(f"nothing that is chosen in this sweep has an option '{useless[0]}'")
+        if not arms:
+            raise UserError("no combination of the sweep is left: see its conditions")
+        return list(arms.values())
+
+    def _combine(self, chosen: Combination) -> tuple[Combination, dict[str, Any]]:
+        """Return the combination and its settings: options of kinds that it did not choose are left out of it."""
+        whole = {key: value for key, value in chosen.items() if "." not in key}
+        settings = _say(whole, self._settings)
+        parts = {key: value for key, value in chosen.items() if "." in key and self._has(key, settings)}
+        return {key: (whole | parts).get(key) for key in chosen}, _say(parts, settings)
+
+    def _has(self, key: str, settings: Mapping[str, Any]) -> bool:
+        """Tell whether what is varied along with it leaves this option a meaning."""
+        top, option = key.split(".")[:2]
+        if top not in self._axes or top not in FAMILIES:
+            return True
+        if top in SEVERAL:
+            return option in settings[top]
+        kind = settings[top]
+        name = str(kind["name"] if isinstance(kind, Mapping) else kind)
+        known = FAMILIES[top].table.get(name.partition(":")[0])
+        return known is None or option in known.model_fields  # of a kind from outside, its own validation decides
+
+    def _parse(self, combination: Combination, settings: dict[str, Any]) -> Experiment | None:
+        """Return the experiment, if the combination makes sense; only then must its settings be right."""
+        if any(all(_same(combination[key], value) for key, value in rule.items()) for rule in self._skip):
+            return None
+        try:
+            experiment = Experiment.parse(settings, self._trust)
+        except UserError:
+            if self._is_wanted(settings):
+                raise
+            return None
+        return experiment if self._is_wanted(experiment.to_dict()) else None
+
+    def _is_wanted(self, settings: Mapping[str, Any]) -> bool:
+        return all(condition.holds(by_name(settings)) for condition in self._conditions)
+
+    def findings(self, results: Sequence[Result], scale: str) -> list[Finding]:  # noqa: ARG002 - see arms
+        """Return a table of all combinations, and their accuracy per round."""
+        return sweep_findings(results, list(self._axes))
+
+
+def _say(values: Mapping[str, Any], onto: Mapping[str, Any]) -> dict[str, Any]:
+    said: Iterable[str] = (word for key, value in values.items() for word in words(key, value))
+    return read_words(said, onto=onto)
+
+
+def _labels(combination: Combination, seed: int) -> Labels:
+    return {**{key: _label(value) for key, value in combination.items()}, "seed": seed}
+
+
+def _label(value: Any) -> str | int | float:
+    if value is None:
+        return LEFT_OUT
+    return value if isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value)) else text(value)
+
+
+def _same(one: Any, other: Any) -> bool:
+    return bool(one == other) or (one is not None and str(one) == str(other))

@@ -1,0 +1,1 @@
+"""Local training: the client, its batches, its loop over steps, its optimizer."""

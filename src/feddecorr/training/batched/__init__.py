@@ -1,0 +1,1 @@
+"""Many clients trained at once in one process."""

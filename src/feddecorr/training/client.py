@@ -1,0 +1,149 @@
+"""The client: local training from what the server sent, by the one loop that no method repeats."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol, TypeVar
+
+import torch
+from torch import Tensor
+
+from feddecorr.core.messages import Broadcast, Update
+from feddecorr.core.states import State, copy_into
+from feddecorr.core.threads import threads
+from feddecorr.models.batchnorm import fix_statistics
+from feddecorr.objective.context import Trained
+from feddecorr.training.batched.merging import merge
+from feddecorr.training.batched.side_by_side import SideBySide
+from feddecorr.training.client_round import ClientError, Part
+from feddecorr.training.optimizers import OPTIMIZERS
+from feddecorr.training.shards import Shard
+from feddecorr.training.single import Alone
+from feddecorr.training.task import Task
+
+Room = Mapping[str, State]
+"""Tensors to hold the trained `weights` and `buffers`, if there are any, laid out like those of an earlier update."""
+
+NO_ROOM: Room = {}
+
+Outcome = tuple[Update, State] | Exception
+"""What a client sends and what it is to remember, or what went wrong; clients that are merged have the same one."""
+
+Step = TypeVar("Step")
+
+
+class Learner(Protocol[Step]):
+    """What the loop trains: one client's network, or those of several side by side."""
+
+    @property
+    def trainable(self) -> Sequence[Tensor]:
+        """What the steps move."""
+
+    @property
+    def steps(self) -> Iterable[Step]:
+        """All local steps."""
+
+    def gradients(self, step: Step) -> Sequence[Tensor]:
+        """Return the gradient of one step, by all that is trainable."""
+
+    def clip(self, gradients: Sequence[Tensor], longest: float) -> Sequence[Tensor]:
+        """Return gradients that are no longer than that."""
+
+
+class Client:
+    """Plays any client of a task, from what the server sent and what that client holds and remembers alone.
+
+    One is built per process, with one model.
+    """
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        self.model = task.build_model()
+        self.parameters = dict(self.model.named_parameters())
+        self.buffers = dict(self.model.named_buffers())
+
+    def __call__(self, broadcast: Broadcast, shard: Shard, memory: State, room: Room = NO_ROOM) -> tuple[Update, State]:
+        """Train on the shard from what the server sent; return the update and what to remember."""
+        experiment = self.task.experiment
+        part = Part(self.task, self.model, broadcast, shard, memory)
+        _load(self.parameters, broadcast.weights, room.get("weights", {}))
+        _load(self.buffers, part.buffers, room.get("buffers", {}))
+        self._set_mode(broadcast.round)
+        with threads(experiment.training.threads), torch.random.fork_rng(), part.stream:
+            learner = Alone(part)
+            with learner.watching():
+                amounts = self._train(learner, broadcast.round)
+            weights = {name: parameter.detach().cpu() for name, parameter in self.parameters.items()}
+            buffers = {name: buffer.detach().cpu() for name, buffer in self.buffers.items()}
+            return part.finish(Trained(weights, buffers, amounts[-1]), learner.tally)
+
+    def together(self, broadcast: Broadcast, held: Sequence[tuple[Shard, State, Room]]) -> dict[int, Outcome]:
+        """Train several clients side by side, each as if it were alone, but for the last bits.
+
+        A client that fails leaves, and the others are trained without it.
+        """
+        outcomes: dict[int, Outcome] = {}
+        with threads(self.task.experiment.training.threads), torch.random.fork_rng():
+            while left := [each for each in held if each[0].client not in outcomes]:
+                try:
+                    outcomes |= self._side_by_side(broadcast, left)
+                except ClientError as error:
+                    outcomes[error.client] = error.error
+        return outcomes
+
+    def _side_by_side(self, broadcast: Broadcast, held: Sequence[tuple[Shard, State, Room]]) -> dict[int, Outcome]:
+        _load(self.parameters, broadcast.weights, {})
+        self._set_mode(broadcast.round)
+        parts = [Part(self.task, self.model, broadcast, shard, memory) for shard, memory, _ in held]
+        rooms = {shard.client: room.get("weights", {}) for shard, _, room in held}
+        kinds: dict[tuple[str, ...], list[Part]] = {}  # by the terms they have: a method may give them different ones
+        for part in parts:
+            if self.buffers:
+                _load(self.buffers, part.buffers, {})
+            with part.turn():
+                kinds.setdefault(tuple(part.terms), []).append(part)
+        for parameter in self.parameters.values():  # nobody's: who looks at the live module is not to go unnoticed
+            parameter.data = torch.full_like(parameter, torch.nan)
+        outcomes: dict[int, Outcome] = {}
+        for alike in kinds.values():
+            alike.sort(key=lambda part: -part.visits.steps)
+            learner = SideBySide(self.task, self.model, alike)
+            amounts = self._train(learner, broadcast.round)
+            if self.task.together.merge and (mean := merge(learner, alike, amounts, rooms[alike[0].client])):
+                outcomes |= dict.fromkeys(mean.clients, (mean, {}))
+                continue
+            for place, part in enumerate(alike):
+                state = learner.trained(place, rooms[part.client])
+                trained = Trained(*state, amounts[part.visits.steps - 1])
+                try:
+                    with part.turn():
+                        outcomes[part.client] = part.finish(trained, learner.tally, place)
+                except ClientError as error:
+                    outcomes[part.client] = error.error
+        return outcomes
+
+    def _set_mode(self, number: int) -> None:
+        self.model.train()
+        if self.task.experiment.fixes_statistics(number):
+            fix_statistics(self.model)
+
+    def _train(self, learner: Learner[Step], number: int) -> list[float]:
+        """Take all local steps; return what they amount to after each."""
+        training = self.task.experiment.training
+        optimizer = OPTIMIZERS[training.optimizer](learner.trainable, training, training.rate(number))
+        amounts = []
+        for step in learner.steps:
+            gradients = learner.gradients(step)
+            optimizer.step(gradients if training.clip is None else learner.clip(gradients, training.clip))
+            amounts.append(optimizer.amount)
+        return amounts
+
+
+@torch.no_grad()
+def _load(mine: Mapping[str, Tensor], theirs: State, room: State) -> None:
+    """Give the model fresh tensors with these values, in its own memory format: what it held stays with its update."""
+    on_device = room if all(tensor.device == mine[name].device for name, tensor in room.items()) else {}
+    fresh = {name: on_device[name] if name in on_device else torch.empty_like(tensor) for name, tensor in mine.items()}
+    copy_into(fresh.values(), (theirs[name] for name in fresh))
+    for name, tensor in mine.items():
+        tensor.data = fresh[name]

@@ -1,0 +1,99 @@
+"""One client's part in a round, from what it was sent, holds and remembers, to its update."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+
+from torch import nn
+
+from feddecorr.core.messages import Broadcast, Update
+from feddecorr.core.randomness import Stream
+from feddecorr.core.states import State
+from feddecorr.objective.context import Local, Trained
+from feddecorr.objective.terms import Term, combine, cross_entropy
+from feddecorr.training.batches import Visits
+from feddecorr.training.shards import Shard
+from feddecorr.training.task import Task
+from feddecorr.training.term_values import Tally
+
+BUFFERS = "buffers/"
+METHOD = "method/"
+
+
+class ClientError(Exception):
+    """The code of one of several clients raised an error."""
+
+    def __init__(self, client: int, error: Exception) -> None:
+        super().__init__(client, error)
+        self.client, self.error = client, error
+
+
+class Part:
+    """What one client trains on, with which objective, and what comes of it; whoever trains beside it.
+
+    Its objective and its end are the method's code, which may draw random numbers: they are to be asked for inside of
+    `stream` or, of several clients, in the client's `turn`.
+    """
+
+    def __init__(self, task: Task, model: nn.Module, broadcast: Broadcast, shard: Shard, memory: State) -> None:
+        self._experiment = task.experiment
+        self.method = task.experiment.method
+        self.client = shard.client
+        self.visits = Visits(task, broadcast.round, shard)
+        self.stream = Stream(task.experiment.seed, "client", broadcast.round, shard.client)
+        remembered = section(memory, BUFFERS) if task.experiment.buffers == "local" else {}
+        self.buffers = remembered or broadcast.buffers
+        """What the client's network begins with beside the weights sent."""
+        self.local = Local(
+            client=shard.client,
+            broadcast=broadcast,
+            memory=section(memory, METHOD),
+            model=model,
+            labels=shard.images.labels,
+            classes=len(task.classes),
+        )
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Let one of several clients act, with its own randomness, and say whose errors they are."""
+        try:
+            with self.stream:
+                yield
+        except Exception as error:  # whatever a client raises
+            raise ClientError(self.client, error) from error
+
+    @cached_property
+    def terms(self) -> dict[str, Term]:
+        """The client's objective."""
+        own = self.method.terms(self.local)
+        return combine({"cross_entropy": cross_entropy}, self._experiment.regularizers, own)
+
+    def finish(self, trained: Trained, tally: Tally, place: int = 0) -> tuple[Update, State]:
+        """Return the update and what to remember, of the client that has this place in the tally."""
+        extra, kept = self.method.finish(self.local, trained)
+        memory = {METHOD + name: tensor for name, tensor in kept.items()}
+        if self._experiment.buffers == "local":
+            # Copies, because the method may remember the same tensors, and a file holds none twice.
+            memory |= {BUFFERS + name: tensor.clone() for name, tensor in trained.buffers.items()}
+        lengths = [len(sizes) for sizes in self.visits.sizes]
+        update = Update(
+            round=self.local.broadcast.round,
+            client=self.client,
+            examples=len(self.visits.shard),
+            amount=trained.amount,
+            weights=trained.weights,
+            buffers=trained.buffers,
+            extra=extra,
+            metrics=tally.means(place, sum(lengths)),
+            epochs=tally.epochs(place, lengths) if self._experiment.evaluation.epochs else {},
+        )
+        for transform in self._experiment.transforms.values():
+            update = transform.send(update, self.local.broadcast)
+        return update, memory
+
+
+def section(state: State, prefix: str) -> State:
+    """Return the tensors whose names begin with a prefix, without it."""
+    return {name.removeprefix(prefix): tensor for name, tensor in state.items() if name.startswith(prefix)}

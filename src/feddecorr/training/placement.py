@@ -1,0 +1,54 @@
+"""How a network runs: where, in which precision and memory format.
+
+All of it is put into the module itself, so that whoever calls it (the client, the evaluation, a method with
+reference models of its own) runs it the same way. Parameters and buffers keep their names and stay float32.
+"""
+
+from __future__ import annotations
+
+from threading import get_ident
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from feddecorr.errors import UserError
+
+if TYPE_CHECKING:
+    from feddecorr.config.training import Training
+
+MEMORY_FORMATS = {"channels_last": torch.channels_last, "contiguous": torch.contiguous_format}
+
+
+def prepare(model: nn.Module, training: Training) -> nn.Module:
+    """Make the network run as the experiment says."""
+    if training.precision == "auto":
+        raise UserError("training.precision=auto is decided when a simulated run begins: here, say fp32 or bf16")
+    try:
+        placed: Any = model.to(training.device)
+    except (RuntimeError, AssertionError) as error:  # of a word that is no device, and of one that is not there
+        reason = (str(error) or type(error).__name__).splitlines()[0]
+        raise UserError(f"training.device={training.device} cannot be used here: {reason}") from error
+    model = placed.to(memory_format=MEMORY_FORMATS[training.memory_format])
+    if training.memory_format == "contiguous":
+        model.register_forward_pre_hook(lambda _model, inputs: (inputs[0].contiguous(),))
+    if training.precision == "bf16":
+        _cast(model)
+    return model
+
+
+def _cast(model: nn.Module) -> None:
+    """Compute the forward pass in bfloat16 where that is safe (PyTorch's autocast), and give logits in float32."""
+    open_contexts: dict[int, torch.autocast] = {}  # of each thread: copies of the network share these hooks
+
+    def enter(_model: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        context = torch.autocast(inputs[0].device.type, torch.bfloat16)
+        context.__enter__()
+        open_contexts[get_ident()] = context
+
+    def leave(_model: nn.Module, _inputs: tuple[Tensor, ...], logits: Tensor | None) -> Tensor | None:
+        open_contexts.pop(get_ident()).__exit__(None, None, None)
+        return None if logits is None else logits.float()  # none after an exception
+
+    model.register_forward_pre_hook(enter)
+    model.register_forward_hook(leave, always_call=True)

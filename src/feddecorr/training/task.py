@@ -1,0 +1,108 @@
+"""The task: what everyone who takes part knows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import torch
+from pydantic import PositiveFloat, PositiveInt
+from torch import Tensor, nn
+
+from feddecorr.collapse.representation import capture_representations
+from feddecorr.core.randomness import seeded
+from feddecorr.core.registry import Kind
+from feddecorr.core.trust import Trust
+from feddecorr.data.dataset import Images, Standardize
+from feddecorr.errors import UserError
+from feddecorr.training.batched.grouping import Together, choose
+from feddecorr.training.placement import prepare
+
+if TYPE_CHECKING:
+    from feddecorr.config.experiment import Experiment
+
+
+@dataclass(frozen=True)
+class Task:
+    """What everyone knows: the experiment, what images look like, and the constants that standardize them."""
+
+    experiment: Experiment
+    shape: tuple[int, int, int]
+    classes: tuple[str, ...]
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be learned; a single client may well hold a single class."""
+        if len(self.classes) < 2:
+            raise UserError(f"there is nothing to tell apart: the only class is '{''.join(self.classes)}'")
+
+    @cached_property
+    def normalize(self) -> Standardize:
+        """What turns pixels into the network's input."""
+        return Standardize(self.shape, self.mean, self.std)
+
+    @cached_property
+    def together(self) -> Together:
+        """How many clients train side by side; an experiment that asks for what cannot be is refused."""
+        return choose(self.experiment, self.shape, self.build_model)
+
+    @cached_property
+    def width(self) -> int:
+        """The number of features in a representation."""
+        model = self.build_model().eval()
+        with torch.no_grad(), capture_representations(model) as seen:
+            model(self.normalize(torch.zeros(1, *self.shape[1:], self.shape[0]).to(self.experiment.training.device)))
+        return seen.z.shape[1]
+
+    def groups(self, clients: Sequence[int]) -> list[Sequence[int]]:
+        """Return the clients of a round in groups that train side by side: the same, whoever runs them."""
+        size = self.together.clients
+        return [clients[start : start + size] for start in range(0, len(clients), size)]
+
+    def build_model(self) -> nn.Module:
+        """Return the network, ready to run, always with the same first weights."""
+        with seeded(self.experiment.seed, "model"):
+            model = self.experiment.model.build(self.shape, len(self.classes))
+        return prepare(model, self.experiment.training)
+
+    def inputs(self, images: Images) -> tuple[Tensor, Tensor]:
+        """Return the images as the network takes them, and their labels."""
+        device = self.experiment.training.device
+        return self.normalize(images.pixels.to(device)), images.labels.to(device)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the task, ready for JSON; `from_dict` of the class takes it back."""
+        return {
+            "experiment": self.experiment.to_dict(),
+            "shape": list(self.shape),
+            "classes": list(self.classes),
+            "mean": list(self.mean),
+            "std": list(self.std),
+        }
+
+    @classmethod
+    def from_dict(cls, document: dict[str, Any], *, trust: bool = False) -> Task:
+        """Return the task that `to_dict` wrote down; who trusts its sender lets it name code that is not ours."""
+        from feddecorr.config.experiment import Experiment  # noqa: PLC0415 - experiments hold engines, which hold tasks
+
+        stated = _Stated.parse(document)
+        return cls(
+            Experiment.parse(stated.experiment, Trust(files=trust)),
+            stated.shape,
+            stated.classes,
+            stated.mean,
+            stated.std,
+        )
+
+
+class _Stated(Kind):
+    """A task as JSON says it."""
+
+    experiment: dict[str, Any]
+    shape: tuple[PositiveInt, PositiveInt, PositiveInt]
+    classes: tuple[str, ...]
+    mean: tuple[float, ...]
+    std: tuple[PositiveFloat, ...]

@@ -1,0 +1,137 @@
+"""The time left on a clock of the tests' own."""
+
+import heapq
+import random
+from pathlib import Path
+
+import pytest
+from small import small
+
+from feddecorr.config.experiment import Experiment
+from feddecorr.results.study import Arm
+from feddecorr.sweeps.costs import Cost, Costs, kind
+from feddecorr.sweeps.jobs import Job, plan
+from feddecorr.sweeps.status import Busy, Left
+from feddecorr.sweeps.time_left import POOL_PAYS, Pace, time_left
+
+CORES = 2
+START = 1.5
+
+PLAIN, DEAR = ["method=fedavg"], ["method=moon"]
+FACTOR = {"fedavg": 1.0, "moon": 1.8}
+
+
+class World:
+    """Does jobs on two cores with rounds of known lengths, and asks for the time left after each of them."""
+
+    def __init__(self, jobs: list[Job], pace: Pace, seed: int) -> None:
+        self.waiting = list(jobs)
+        self.pace = pace
+        self.noise = random.Random(seed)
+        self.now = 0.0
+        self.busy: list[Busy] = []
+        self.events: list[tuple[float, int]] = []
+        self.asked: list[tuple[float, float | None]] = []
+        self.finished = 0
+
+    def seconds(self, experiment: Experiment) -> float:
+        """Return how long a round takes in truth, which varies by a fifth."""
+        passes = experiment.training.epochs * FACTOR[experiment.to_dict()["method"]["name"]]
+        return 3.0 * passes * self.noise.uniform(0.9, 1.1)
+
+    def run(self) -> float:
+        """Return when the last run is done."""
+        while self.waiting or self.busy:
+            while self.waiting and len(self.busy) < CORES:
+                busy = Busy(self.waiting.pop(0), 1, 1, self.now)
+                self.busy.append(busy)
+                heapq.heappush(self.events, (self.now + START + self.seconds(busy.job.experiment), id(busy)))
+            self.now, which = heapq.heappop(self.events)
+            self._round(next(busy for busy in self.busy if id(busy) == which))
+        return self.now
+
+    def _round(self, busy: Busy) -> None:
+        taken = self.now - busy.since
+        if busy.first:
+            self.pace.learn_start(START)
+        self.pace.learn_round(busy.job.digest, (taken - (START if busy.first else 0.0)) * busy.processes)
+        busy.job.finished, busy.since, busy.first = busy.job.finished + 1, self.now, False
+        if busy.job.left:
+            seconds = self.seconds(busy.job.experiment)
+            if not self.waiting and len(self.busy) == 1 and busy.job.left * seconds > POOL_PAYS:
+                busy.cores = busy.processes = CORES  # as the runner does it; a pool is not twice as fast
+                seconds /= 0.85 * CORES
+            heapq.heappush(self.events, (self.now + seconds, id(busy)))
+        else:
+            self.busy.remove(busy)
+            self.finished += 1
+        if self.finished:
+            self.asked.append((self.now, Left(self.waiting, self.busy, []).seconds(self.pace, CORES, self.now)))
+
+
+def world(*varied: list[str], costs: Costs, seed: int) -> World:
+    arms = [Arm({"n": n}, small(*words, "rounds=10", f"seed={n}")) for n, words in enumerate(varied)]
+    jobs = plan(arms, Path("nowhere"))
+    pace = Pace({job.digest: job.experiment for job in jobs})
+    pace.foresee(costs)
+    return World(jobs, pace, seed)
+
+
+MEASURED = Costs({kind(small(*words)): Cost(FACTOR[words[0].partition("=")[2]], 0.0) for words in (PLAIN, DEAR)})
+STUDIES = {
+    "equal runs": ([PLAIN] * 20, Costs({})),
+    "runs of different lengths": ([[*PLAIN, f"training.epochs={1 + n % 5}"] for n in range(20)], Costs({})),
+    "cheap runs first": ([*[PLAIN] * 10, *[DEAR] * 10], MEASURED),
+    "dear runs first": ([*[DEAR] * 4, *[PLAIN] * 8], MEASURED),
+    "three runs": ([PLAIN, DEAR, PLAIN], MEASURED),
+}
+
+
+@pytest.mark.parametrize("study", STUDIES)
+@pytest.mark.parametrize("seed", range(3))
+def test_after_the_first_run_the_time_left_is_right_within_30_percent(study: str, seed: int) -> None:
+    """Or by a round and what it takes to begin a run, at the very end."""
+    varied, costs = STUDIES[study]
+    found = world(*varied, costs=costs, seed=seed)
+    end = found.run()
+    assert len(found.asked) > len(varied)
+    for now, left in found.asked:
+        assert left is not None
+        assert left == pytest.approx(end - now, rel=0.3, abs=10.0)
+
+
+def test_before_any_round_nothing_is_claimed() -> None:
+    found = world(PLAIN, costs=Costs({}), seed=0)
+    assert Left(found.waiting, [], []).seconds(found.pace, CORES, 0.0) is None
+
+
+def test_costs_that_come_late_judge_what_was_done_before() -> None:
+    """A kind of run that was not seen yet is foreseen by its cost relative to the one that was."""
+    plain, dear = small(*PLAIN), small(*DEAR)
+    pace = Pace({"plain": plain, "dear": dear})
+    pace.learn_round("plain", 5.0)
+    assert pace.seconds("dear", 2, begun=True) == pytest.approx(10.0)
+    pace.foresee(MEASURED)
+    assert pace.seconds("dear", 2, begun=True) == pytest.approx(18.0)
+    pace.learn_round("dear", 8.0)
+    assert pace.seconds("dear", 2, begun=True) == pytest.approx(16.0)
+    assert pace.seconds("plain", 2, begun=True) == pytest.approx(10.0)
+
+
+def test_cores_take_the_next_run_as_soon_as_they_are_free() -> None:
+    assert time_left([3.0, 5.0], [], 2) == 5.0
+    assert time_left([3.0, 5.0], [1.0, 1.0], 2) == 5.0
+    assert time_left([], [4.0, 4.0, 4.0], 2) == 8.0
+    assert time_left([], [], 2) == 0.0
+
+
+def test_the_last_long_runs_are_spread_over_idle_cores() -> None:
+    assert time_left([0.0, 1000.0], [], 2) == pytest.approx(500.0, abs=10.0)
+
+
+def test_runs_that_others_do_leave_more_cores_for_those_that_wait() -> None:
+    """Another process that does a run will take a part of those that wait."""
+    found = world(*[PLAIN] * 4, costs=Costs({}), seed=0)
+    held, *waiting = found.waiting
+    found.pace.learn_round(held.digest, 2.0)
+    assert Left(waiting, [], [held]).seconds(found.pace, 1, 0.0) == pytest.approx(40.0)

@@ -1,0 +1,117 @@
+import pytest
+import torch
+from beside import Neighbours, gap
+from plain import same
+
+from feddecorr.errors import RunError
+from feddecorr.methods import METHODS, Method
+from feddecorr.objective.regularizers import REGULARIZERS
+
+CONVNET = "data.size=8 model=convnet model.widths=[6,8] "
+LENET = "data.size=28 model=lenet "
+
+CASES = [
+    CONVNET,
+    CONVNET + "training.optimizer=adamw training.lr=0.001 data.augment=crop,flip data.channels=3",
+    CONVNET + "model.norm=group model.groups=2 training.memory_format=contiguous",
+    CONVNET + "partition=homogeneous training.clip=0.5",
+    CONVNET + "buffers=local",
+    CONVNET + "buffers=pooled",
+    CONVNET + "buffers=fixed fix_after=1 training.lr=0.001",
+    CONVNET + "method=moon",
+    CONVNET + "method=fedprox",
+    CONVNET + "method=scaffold",
+    CONVNET + "model.projection=6",
+    LENET,
+    "data.channels=2 model=beside_networks:mapped",
+    "model.widths=[]",
+    "model.widths=[16,12]",
+    "model.projection=6",
+    "model=beside_networks:frozen",
+    "model=beside_networks:repeated data.size=6",
+    "training.optimizer=adamw training.lr=0.001",
+    "training.clip=0.5",
+    "training.momentum=0 training.weight_decay=0.1",
+    "training.batch=1",
+    "data.augment=crop,flip data.channels=3",
+    "data.channels=3 partition=homogeneous",
+    "method=outside:Noisy",
+    "method=outside:Drawing",
+    "method=fedprox regularizers=feddecorr,decov model=beside_networks:frozen",
+    "regularizers=feddecorr regularizers.feddecorr.normalization=paper model=beside_networks:frozen",
+    *(f"method={name}" for name, kind in METHODS.table.items() if kind.gradient is Method.gradient),
+    # Not ReLU: features that hardly vary in a batch make objectives of correlations magnify rounding by themselves.
+    *(f"regularizers={name} model=beside_networks:frozen" for name in REGULARIZERS.table),
+]
+
+
+@pytest.mark.parametrize("words", CASES)
+def test_side_by_side_is_one_by_one_but_for_rounding(words: str) -> None:
+    """Over 20 steps in float32, whatever the sizes: weights, terms, what is sent beside them, what is remembered."""
+    clients = Neighbours(*words.split())
+    assert len(set(clients.simulation.shards.sizes)) > 1 or "homogeneous" in words
+    assert gap(clients.alone(range(4)), clients.together(range(4))) < 1e-5
+
+
+@pytest.mark.parametrize("words", CASES)
+def test_in_float64_there_is_hardly_any_rounding(words: str) -> None:
+    """So nothing of one client reaches another, and nothing that fills a batch up is learned from."""
+    clients = Neighbours(*words.split(), wide=True)
+    everybody = clients.together(range(4))
+    assert next(iter(everybody[0][0].weights.values())).dtype == torch.float64
+    assert gap(clients.alone(range(4)), everybody) < 1e-12
+    assert gap({0: everybody[0], 2: everybody[2]}, clients.together([0, 2])) < 1e-12
+
+
+def test_terms_are_recorded_for_each_local_epoch() -> None:
+    clients = Neighbours("evaluation.epochs=true", "regularizers=feddecorr", wide=True)
+    alone, together = clients.alone(range(4)), clients.together(range(4))
+    assert len({len(update.epochs["feddecorr"]) for update, _ in together.values()}) > 1
+    for client, (update, _) in together.items():
+        expected = alone[client][0].epochs
+        assert update.epochs.keys() == expected.keys() == update.metrics.keys()
+        for name, means in update.epochs.items():
+            assert means == pytest.approx(expected[name], abs=1e-12)
+
+
+def test_a_client_that_fails_leaves_and_the_others_do_not_notice() -> None:
+    clients = Neighbours("method=outside:Failing")
+    outcomes = clients.outcomes(range(4))
+    assert isinstance(outcomes.pop(1), ZeroDivisionError)
+    expected = clients.together([0, 2, 3])
+    for client, outcome in outcomes.items():
+        assert not isinstance(outcome, Exception)
+        assert same(outcome[0].weights, expected[client][0].weights)
+
+
+def test_a_client_that_diverges_does_so_by_itself() -> None:
+    clients = Neighbours("method=outside:Exploding", wide=True)
+    outcomes = clients.outcomes(range(4))
+    with pytest.raises(RunError, match=r"the term '\w+' became (inf|nan) in local training"):
+        raise_again(outcomes.pop(1))
+    expected = clients.alone([0, 2, 3])
+    assert gap({client: each for client, each in outcomes.items() if isinstance(each, tuple)}, expected) < 1e-12
+
+
+def test_a_client_of_one_image_fails_by_itself_where_batchnorm_has_no_variance() -> None:
+    """As it does alone; a map of one place leaves a single value for each channel."""
+    words = "data.size=2 model=convnet model.widths=[4] clients=12 data.train=16 partition=homogeneous"
+    clients = Neighbours(*words.split(), "partition.minimum=1", "training.steps=1", first=range(4))
+    assert list(clients.simulation.shards.sizes[:5]) == [2, 2, 2, 2, 1]
+    outcomes = clients.outcomes(range(5))
+    for fails in (lambda: raise_again(outcomes.pop(4)), lambda: clients.alone([4])):
+        with pytest.raises(ValueError, match=r"(?i)expected more than 1 value per channel"):
+            fails()
+    assert gap({k: each for k, each in outcomes.items() if isinstance(each, tuple)}, clients.alone(range(4))) < 1e-5
+
+
+def raise_again(outcome: object) -> None:
+    if isinstance(outcome, Exception):
+        raise outcome
+
+
+def test_a_term_that_looks_at_the_live_network_does_not_go_unnoticed() -> None:
+    """It holds nobody's weights while several train."""
+    outcomes = Neighbours("method=outside:Live").outcomes([0, 1])
+    with pytest.raises(RunError, match="the term 'look' became nan"):
+        raise_again(outcomes[0])
