@@ -196,7 +196,7 @@ def test_an_interrupt_keeps_what_is_done_and_says_so(
 
 
 def test_help_loads_nothing_heavy() -> None:
-    script = "import sys, feddecorr.cli; print(*sys.modules)"
+    script = "import sys, feddecorr.paper.commands; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert "feddecorr.paper.commands.reproduce" in done.stdout.split()
     assert not {"torch", "numpy", "scipy", "plotly", "rich.progress"} & set(done.stdout.split())
