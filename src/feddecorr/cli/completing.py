@@ -50,8 +50,6 @@ def tell(directory: Path, *, json: bool) -> None:
         say(f"mind the data: {note}")
     if because := (run.environment() or {}).get("together", {}).get("because"):
         say(f"clients trained one by one: {because}")
-    if choice := run.precision():
-        say(f"training.precision=auto is {choice.precision}: {choice.reason}")
     if json:
         print_json(run.to_dict())
         return

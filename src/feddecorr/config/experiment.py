@@ -168,12 +168,6 @@ class Experiment(Kind):
         """
         return self.model_copy(update={"data": self.data.pinned(sha256), "model": self.model.pinned()})
 
-    def settled(self, precision: Literal["fp32", "bf16"]) -> Experiment:
-        """Return the experiment with a precision in place of `auto`; any other stays as it is said."""
-        if self.training.precision != "auto":
-            return self
-        return self.model_copy(update={"training": self.training.model_copy(update={"precision": precision})})
-
     def identity(self) -> dict[str, Any]:
         """Return all that decides the bits of a run.
 

@@ -46,10 +46,7 @@ class Training(Kind):
         1, description="threads of one client, part of the result's last bits; auto: as many as leave no core idle"
     )
     device: str = Field("cpu", description="where clients train and models are evaluated: cpu, cuda, cuda:0, …")
-    precision: Literal["fp32", "bf16", "auto"] = Field(
-        "fp32",
-        description="of forward and backward passes; weights stay fp32; auto: by a short trial when the run begins",
-    )
+    precision: Literal["fp32", "bf16"] = Field("fp32", description="of forward and backward passes; weights stay fp32")
     memory_format: Literal["channels_last", "contiguous"] = Field("channels_last", description="of images")
 
     def rate(self, number: int) -> float:

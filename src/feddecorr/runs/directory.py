@@ -9,8 +9,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter
-
 from feddecorr.config.experiment import Experiment
 from feddecorr.core.client_memory import SUFFIX, Memories, Tally, numbered
 from feddecorr.core.files import digest_of, load_tensors, read_json, reading, save_tensors, write_json
@@ -21,7 +19,6 @@ from feddecorr.core.trust import CLOSED, STRANGER, Trust
 from feddecorr.errors import RunError, UserError
 from feddecorr.runs.about import AboutData
 from feddecorr.runs.environment import environment
-from feddecorr.runs.precision_probe import Choice
 from feddecorr.runs.record import Record
 from feddecorr.runs.roster_file import read_roster, write_roster
 from feddecorr.runs.round_lines import Lines, RoundLines
@@ -36,10 +33,9 @@ EXPERIMENT = "experiment.json"
 ENVIRONMENT = "environment.json"
 FEDERATION = "federation.json"
 ROSTER = "roster.safetensors"
-PRECISION = "precision.json"
 ROUNDS = "rounds.jsonl"
 WEIGHTS = "weights.safetensors"
-FILES = (EXPERIMENT, ENVIRONMENT, FEDERATION, ROSTER, PRECISION, ROUNDS, WEIGHTS)
+FILES = (EXPERIMENT, ENVIRONMENT, FEDERATION, ROSTER, ROUNDS, WEIGHTS)
 FOLDERS = ("server", "clients", "previous")
 """What a run writes, beside the folders of its trackers; nothing else in its directory is ever touched."""
 
@@ -197,24 +193,6 @@ class RunDirectory:
     def described(self) -> Experiment:
         """Return the resolved experiment to be looked at: nothing is imported, and what is not ours cannot be used."""
         return self.experiment(CLOSED)
-
-    def settled(self, experiment: Experiment) -> Experiment:
-        """Return the experiment, with what it leaves to a trial as that came out when the run began."""
-        precision = self.described().training.precision if self.exists() else "auto"
-        return experiment if precision == "auto" else experiment.settled(precision)
-
-    def choose_precision(self, choice: Choice) -> None:
-        """Write down what the trial found."""
-        write_json(self.inside / PRECISION, asdict(choice))
-
-    def precision(self) -> Choice | None:
-        """Return what was found by a trial when the run began; None if there was none."""
-        file = self.inside / PRECISION
-        if not file.exists():
-            return None
-        stored = read_json(file)
-        with reading(file):
-            return TypeAdapter(Choice).validate_python(stored)
 
     def environment(self) -> dict[str, Any] | None:
         """Return versions, commit, machine and how clients train together since it began; None if it never did."""

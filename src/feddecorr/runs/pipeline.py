@@ -14,7 +14,6 @@ from feddecorr.engines.allocator import keep_freed_memory
 from feddecorr.errors import RunError, UserError, explain_refusal
 from feddecorr.runs.directory import RunDirectory, differences
 from feddecorr.runs.eval_schedule import Evaluations
-from feddecorr.runs.precision_probe import Choice, choose
 from feddecorr.runs.record import Record
 from feddecorr.runs.tracking import following
 from feddecorr.server.federation import Connection, Evaluating, Federation, Simulation
@@ -49,7 +48,6 @@ def resume(
     """
     directory = RunDirectory.open(out)
     if experiment is not None:
-        experiment = directory.settled(experiment)
         directory.refuse_other(experiment)
         if experiment.rounds < directory.finished_rounds():
             raise UserError(
@@ -68,15 +66,6 @@ def ensure(experiment: Experiment, out: str | Path, *, through: Connection | Non
     return _go_on(experiment, Path(out), through)
 
 
-def _simulate(experiment: Experiment) -> tuple[Simulation, Choice | None]:
-    """Return the simulation, with a precision in place of `auto`; what is wrong with data comes up before a run is."""
-    simulation = Simulation(experiment)
-    if experiment.training.precision != "auto":
-        return simulation, None
-    choice = choose(simulation)
-    return simulation.settled(choice.precision), choice
-
-
 def _refuse_misfits(experiment: Experiment, federation: Federation, *, live: bool) -> None:
     """Refuse a connection for something else, and clients together who live apart."""
     if live and (different := list(differences(federation.experiment.to_dict(), experiment.to_dict()))):
@@ -90,7 +79,6 @@ def _refuse_misfits(experiment: Experiment, federation: Federation, *, live: boo
 
 def _go_on(experiment: Experiment, path: Path | None, through: Connection | None) -> Records:
     if path is not None:
-        experiment = RunDirectory(path).settled(experiment)
         if RunDirectory(path).is_done(experiment):
             RunDirectory(path).tidy()
             return
@@ -98,7 +86,7 @@ def _go_on(experiment: Experiment, path: Path | None, through: Connection | None
         raise UserError("trackers read what a run keeps: give it a directory (out=…)")
     if through is None:
         experiment.engine.check()
-    connection, choice = (through, None) if through else _simulate(experiment)
+    connection = through or Simulation(experiment)  # what is wrong with data comes up before there is a run
     federation = connection.federation
     _refuse_misfits(experiment, federation, live=through is not None)
     start, names = federation.begin()  # what is wrong with the network comes up before there is a run, too
@@ -109,8 +97,6 @@ def _go_on(experiment: Experiment, path: Path | None, through: Connection | None
         stack.enter_context(directory.locked())
         done, server = directory.take_up(federation, start)
         directory.begin(federation)
-        if choice:
-            directory.choose_precision(choice)
         if done >= experiment.rounds:
             return
         keep_freed_memory()

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -122,10 +122,6 @@ class Simulation:
     def task(self) -> Task:
         """What everyone knows."""
         return self.federation.task
-
-    def settled(self, precision: Literal["fp32", "bf16"]) -> Simulation:
-        """Return the same simulation, with a precision in place of `auto`."""
-        return self._with(self.task.experiment.settled(precision))
 
     def apart(self) -> Simulation:
         """Return the same simulation, in which every client sends what it trained, as it is."""

@@ -12,7 +12,6 @@ from pathlib import Path
 from feddecorr.config.experiment import Experiment
 from feddecorr.data import Data
 from feddecorr.engines.serial import Serial
-from feddecorr.errors import UserError
 from feddecorr.results.study import Arm, Labels
 from feddecorr.runs.directory import RunDirectory
 
@@ -56,8 +55,6 @@ def plan(arms: Iterable[Arm], store: Path) -> list[Job]:
     """
     jobs: dict[str, Job] = {}
     for arm in arms:
-        if arm.experiment.training.precision == "auto":
-            raise UserError("runs that are compared must compute alike: training.precision is fp32 or bf16, not auto")
         digest = address(arm.experiment)
         known = jobs.get(digest)
         experiment = arm.experiment.model_copy(update={"engine": Serial()})

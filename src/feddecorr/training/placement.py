@@ -22,8 +22,6 @@ MEMORY_FORMATS = {"channels_last": torch.channels_last, "contiguous": torch.cont
 
 def prepare(model: nn.Module, training: Training) -> nn.Module:
     """Make the network run as the experiment says."""
-    if training.precision == "auto":
-        raise UserError("training.precision=auto is decided when a simulated run begins: here, say fp32 or bf16")
     try:
         placed: Any = model.to(training.device)
     except (RuntimeError, AssertionError) as error:  # of a word that is no device, and of one that is not there
