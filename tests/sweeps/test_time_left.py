@@ -9,7 +9,6 @@ from small import small
 
 from feddecorr.config.experiment import Experiment
 from feddecorr.results.study import Arm
-from feddecorr.sweeps.costs import Cost, Costs, kind
 from feddecorr.sweeps.jobs import Job, plan
 from feddecorr.sweeps.status import Busy, Left
 from feddecorr.sweeps.time_left import POOL_PAYS, Pace, time_left
@@ -69,21 +68,17 @@ class World:
             self.asked.append((self.now, Left(self.waiting, self.busy, []).seconds(self.pace, CORES, self.now)))
 
 
-def world(*varied: list[str], costs: Costs, seed: int) -> World:
+def world(*varied: list[str], seed: int) -> World:
     arms = [Arm({"n": n}, small(*words, "rounds=10", f"seed={n}")) for n, words in enumerate(varied)]
     jobs = plan(arms, Path("nowhere"))
     pace = Pace({job.digest: job.experiment for job in jobs})
-    pace.foresee(costs)
     return World(jobs, pace, seed)
 
 
-MEASURED = Costs({kind(small(*words)): Cost(FACTOR[words[0].partition("=")[2]], 0.0) for words in (PLAIN, DEAR)})
 STUDIES = {
-    "equal runs": ([PLAIN] * 20, Costs({})),
-    "runs of different lengths": ([[*PLAIN, f"training.epochs={1 + n % 5}"] for n in range(20)], Costs({})),
-    "cheap runs first": ([*[PLAIN] * 10, *[DEAR] * 10], MEASURED),
-    "dear runs first": ([*[DEAR] * 4, *[PLAIN] * 8], MEASURED),
-    "three runs": ([PLAIN, DEAR, PLAIN], MEASURED),
+    "equal runs": [PLAIN] * 20,
+    "runs of different lengths": [[*PLAIN, f"training.epochs={1 + n % 5}"] for n in range(20)],
+    "cheap and dear runs in turn": [PLAIN, DEAR] * 10,
 }
 
 
@@ -91,8 +86,8 @@ STUDIES = {
 @pytest.mark.parametrize("seed", range(3))
 def test_after_the_first_run_the_time_left_is_right_within_30_percent(study: str, seed: int) -> None:
     """Or by a round and what it takes to begin a run, at the very end."""
-    varied, costs = STUDIES[study]
-    found = world(*varied, costs=costs, seed=seed)
+    varied = STUDIES[study]
+    found = world(*varied, seed=seed)
     end = found.run()
     assert len(found.asked) > len(varied)
     for now, left in found.asked:
@@ -101,18 +96,15 @@ def test_after_the_first_run_the_time_left_is_right_within_30_percent(study: str
 
 
 def test_before_any_round_nothing_is_claimed() -> None:
-    found = world(PLAIN, costs=Costs({}), seed=0)
+    found = world(PLAIN, seed=0)
     assert Left(found.waiting, [], []).seconds(found.pace, CORES, 0.0) is None
 
 
-def test_costs_that_come_late_judge_what_was_done_before() -> None:
-    """A kind of run that was not seen yet is foreseen by its cost relative to the one that was."""
-    plain, dear = small(*PLAIN), small(*DEAR)
-    pace = Pace({"plain": plain, "dear": dear})
+def test_a_kind_of_run_that_was_not_seen_yet_takes_as_long_as_all_others() -> None:
+    pace = Pace({"plain": small(*PLAIN), "dear": small(*DEAR), "twice": small(*PLAIN, "training.epochs=4")})
     pace.learn_round("plain", 5.0)
     assert pace.seconds("dear", 2, begun=True) == pytest.approx(10.0)
-    pace.foresee(MEASURED)
-    assert pace.seconds("dear", 2, begun=True) == pytest.approx(18.0)
+    assert pace.seconds("twice", 2, begun=True) == pytest.approx(20.0)
     pace.learn_round("dear", 8.0)
     assert pace.seconds("dear", 2, begun=True) == pytest.approx(16.0)
     assert pace.seconds("plain", 2, begun=True) == pytest.approx(10.0)
@@ -131,7 +123,7 @@ def test_the_last_long_runs_are_spread_over_idle_cores() -> None:
 
 def test_runs_that_others_do_leave_more_cores_for_those_that_wait() -> None:
     """Another process that does a run will take a part of those that wait."""
-    found = world(*[PLAIN] * 4, costs=Costs({}), seed=0)
+    found = world(*[PLAIN] * 4, seed=0)
     held, *waiting = found.waiting
     found.pace.learn_round(held.digest, 2.0)
     assert Left(waiting, [], [held]).seconds(found.pace, 1, 0.0) == pytest.approx(40.0)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from feddecorr.cli.console import print_json, print_table, print_text, say
-from feddecorr.cli.study_progress import MeasuringLines, duration, follow_runs
+from feddecorr.cli.study_progress import follow_runs
 from feddecorr.core.escaping import markdown_code
 from feddecorr.errors import RunError
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 JobsOption = Annotated[int | None, typer.Option(min=1, help="Cores to use; by default all.")]
 SeedsOption = Annotated[int | None, typer.Option(min=1, help="Repeat everything with so many seeds.")]
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="List the runs and the estimated time, and do nothing.")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="List the runs and how far they are, and do nothing.")]
 
 
 @dataclass(frozen=True)
@@ -55,16 +55,13 @@ def warm_up_processes() -> None:
     warm_up()
 
 
-def foresee(undertaking: Undertaking, *, jobs: int | None, json: bool) -> None:
-    """List the runs, how far they are, and the time that is left."""
+def foresee(undertaking: Undertaking, *, json: bool) -> None:
+    """List the runs, and how far they are."""
     from feddecorr.config.command import command  # noqa: PLC0415
-    from feddecorr.sweeps.estimate import Estimate, measured_costs  # noqa: PLC0415
-    from feddecorr.sweeps.jobs import available_cores  # noqa: PLC0415 - PyTorch is loaded when it is needed
+    from feddecorr.sweeps.jobs import plan  # noqa: PLC0415 - PyTorch is loaded when it is needed
 
-    arms = undertaking.arms()
-    costs = measured_costs((arm.experiment for arm in arms), MeasuringLines())
-    estimate = Estimate.of(arms, costs, jobs or available_cores(), undertaking.store)
-    found = list(zip(estimate.jobs, estimate.seconds, strict=True))
+    found = plan(undertaking.arms(), undertaking.store)
+    done = sum(job.look() for job in found)
     if json:
         runs = [
             {
@@ -72,20 +69,15 @@ def foresee(undertaking: Undertaking, *, jobs: int | None, json: bool) -> None:
                 "name": job.name,
                 "finished": job.finished,
                 "rounds": job.experiment.rounds,
-                "seconds": seconds,
                 "command": command(job.experiment),
             }
-            for job, seconds in found
+            for job in found
         ]
-        print_json({"runs": runs, "cores": estimate.cores, "seconds": estimate.total})
+        print_json({"runs": runs})
         return
-    rows = [
-        [job.digest, job.name, f"{job.finished} of {job.experiment.rounds}", duration(seconds) if job.left else "done"]
-        for job, seconds in found
-    ]
-    print_table(["run", "what", "rounds", "time"], rows)
-    done = sum(not job.left for job, _ in found)
-    print_text(f"{len(rows)} runs, {done} done; about {duration(estimate.total)} on {estimate.cores} cores")
+    rows = [[job.digest, job.name, f"{job.finished} of {job.experiment.rounds}"] for job in found]
+    print_table(["run", "what", "rounds"], rows)
+    print_text(f"{len(rows)} runs, {done} done")
 
 
 def conduct(undertaking: Undertaking, *, jobs: int | None, json: bool) -> None:

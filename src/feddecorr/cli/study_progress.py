@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from feddecorr.sweeps.status import Status, Tell
 
 SECONDS_BETWEEN_LINES = 10.0
-SECONDS_BETWEEN_MEASUREMENTS = 3.0
 
 
 @contextmanager
@@ -40,19 +39,6 @@ def follow_runs(title: str) -> Iterator[Tell]:
             progress.update(task, completed=done, total=status.total, rest=_rest(status), left=duration(status.left))
 
         yield tell
-
-
-class MeasuringLines:
-    """Says how far a measurement of the machine is, as often as a line can be read."""
-
-    def __init__(self) -> None:
-        self._last = 0.0
-
-    def __call__(self, done: int, total: int) -> None:
-        """Take note of how many of the measurements are done."""
-        if monotonic() - self._last >= SECONDS_BETWEEN_MEASUREMENTS:
-            say(f"measuring what runs cost on this machine: {done} of {total} networks and methods")
-            self._last = monotonic()
 
 
 class _Lines:

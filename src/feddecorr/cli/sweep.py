@@ -62,6 +62,6 @@ def sweep(  # noqa: PLR0913, PLR0917 - an argument for each option
     study = SweepStudy(name, settings, table, Trust(spoken, files=trust))
     undertaking = Undertaking([study], "own", count, out or Path("sweeps") / name, lambda _: command)
     if dry_run:
-        foresee(undertaking, jobs=jobs, json=json)
+        foresee(undertaking, json=json)
     else:
         conduct(undertaking, jobs=jobs, json=json)

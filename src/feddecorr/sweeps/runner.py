@@ -19,7 +19,6 @@ from feddecorr.results.study import Arm
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.sweeps.available_memory import MemoryWatch
 from feddecorr.sweeps.jobs import Job, available_cores, plan
-from feddecorr.sweeps.measuring import Measuring
 from feddecorr.sweeps.status import Busy, Failure, Left, Status, Tell
 from feddecorr.sweeps.time_left import POOL_PAYS, Pace
 from feddecorr.sweeps.work import Ended, Failed, Passed
@@ -61,7 +60,6 @@ class Runner:
         self._busy: dict[RunWorker, Busy] = {}
         self._idle: list[RunWorker] = []
         self._pace = Pace({job.digest: job.experiment for job in self._waiting})
-        self._measuring = Measuring([job.experiment for job in self._waiting])
         self._memory = MemoryWatch()
         self._looked = 0.0
 
@@ -78,7 +76,6 @@ class Runner:
         """End all processes; what they were doing goes on the next time."""
         for worker in [*self._busy, *self._idle]:
             worker.end()
-        self._measuring.end()
 
     def _start(self) -> None:
         """Let the next runs that fit begin, in their order; those whose process was killed at the very end."""
@@ -126,12 +123,9 @@ class Runner:
     def _listen(self) -> None:
         """Take in what workers say until the next look around."""
         workers: dict[object, RunWorker] = {worker.connection: worker for worker in self._busy}
-        connections = [*(worker.connection for worker in self._busy), *self._measuring.connections]
+        connections = [worker.connection for worker in self._busy]
         for heard in wait(connections, max(0.0, self._looked + TICK - time.monotonic())):
-            if heard in workers:
-                self._hear(workers[heard])
-            elif costs := self._measuring.receive():
-                self._pace.foresee(costs)
+            self._hear(workers[heard])
 
     def _hear(self, worker: RunWorker) -> None:
         try:

@@ -137,12 +137,9 @@ def test_all_studies_share_their_runs(feddecorr: CommandLine, tmp_path: Path, mo
     assert (tmp_path / "broken.html").is_file()
 
 
-def test_the_list_says_what_there_is_and_how_long_it_takes(
-    feddecorr: CommandLine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_list_says_what_there_is(feddecorr: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lookup, "STUDIES", {"own": Own()})
     (told,) = feddecorr("reproduce", "--list", "--scale", "small", "--seeds", 2, "--json").document
-    assert told.pop("seconds") > 0
     assert told == {"name": "own", "shows": Own.shows, "place": "nowhere", "runs": 6}
     outcome = feddecorr("reproduce", "--list", "--scale", "small")
     assert outcome.out.splitlines()[1].split()[:3] == ["own", "nowhere", "9"]
@@ -151,11 +148,8 @@ def test_the_list_says_what_there_is_and_how_long_it_takes(
 
 def test_a_dry_run_lists_the_runs_and_does_nothing(feddecorr: CommandLine, done: Path, tmp_path: Path) -> None:
     before = {file: file.stat().st_mtime_ns for file in done.rglob("*")}
-    document = feddecorr(*OWN, "--seeds", 3, "--out", done, "--dry-run", "--jobs", 1, "--json").document
+    document = feddecorr(*OWN, "--seeds", 3, "--out", done, "--dry-run", "--json").document
     assert [run["finished"] for run in document["runs"]] == [3] * 6 + [0] * 3
-    assert document["cores"] == 1
-    assert document["seconds"] == pytest.approx(sum(run["seconds"] for run in document["runs"]))
-    assert [run["seconds"] > 0 for run in document["runs"]] == [False] * 6 + [True] * 3
     assert all(run["command"].startswith("feddecorr run data=synthetic") for run in document["runs"])
     outcome = feddecorr(*OWN, "--seeds", 3, "--out", done, "--dry-run")
     assert "9 runs, 6 done" in outcome.out

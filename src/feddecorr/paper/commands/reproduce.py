@@ -18,7 +18,6 @@ from feddecorr.cli.conducting import (
     warm_up_processes,
 )
 from feddecorr.cli.console import JsonOption, print_json, print_table, say
-from feddecorr.cli.study_progress import MeasuringLines, duration
 from feddecorr.errors import UserError
 
 if TYPE_CHECKING:
@@ -41,7 +40,7 @@ def reproduce(  # noqa: PLR0913, PLR0917 - an argument for each option
     known: Annotated[
         list[Path] | None, typer.Option(help="Do not do again what these records hold ('feddecorr records').")
     ] = None,
-    list_all: Annotated[bool, typer.Option("--list", help="List all studies, with runs and estimated time.")] = False,
+    list_all: Annotated[bool, typer.Option("--list", help="List all studies, and how many runs each has.")] = False,
     dry_run: DryRunOption = False,
     json: JsonOption = False,
 ) -> None:
@@ -65,7 +64,7 @@ def reproduce(  # noqa: PLR0913, PLR0917 - an argument for each option
 
     count = seeds or find_scale(scale).seeds
     if list_all:
-        _list(find_studies(name or ALL), scale, count, jobs=jobs, json=json)
+        _list(find_studies(name or ALL), scale, count, json=json)
         return
     if name is None:
         raise UserError("which study? 'feddecorr reproduce --list' shows them all")
@@ -78,40 +77,27 @@ def reproduce(  # noqa: PLR0913, PLR0917 - an argument for each option
     found = read_summaries([*(records or []), *(known or [])])
     undertaking = Undertaking(find_studies(name), scale, count, out or Path("studies") / scale, command, found)
     if dry_run:
-        foresee(undertaking, jobs=jobs, json=json)
+        foresee(undertaking, json=json)
     elif records:
         redraw(undertaking, json=json)
     else:
         conduct(undertaking, jobs=jobs, json=json)
 
 
-def _list(studies: list[Study], scale: str, seeds: int, *, jobs: int | None, json: bool) -> None:
-    from feddecorr.sweeps.estimate import Estimate, measured_costs  # noqa: PLC0415
-    from feddecorr.sweeps.jobs import available_cores  # noqa: PLC0415 - PyTorch is loaded when it is needed
+def _list(studies: list[Study], scale: str, seeds: int, *, json: bool) -> None:
+    from feddecorr.sweeps.jobs import plan  # noqa: PLC0415 - PyTorch is loaded when it is needed
 
     arms = {study.name: study.arms(scale, seeds) for study in studies}
-    every = [arm for each in arms.values() for arm in each]
-    costs = measured_costs((arm.experiment for arm in every), MeasuringLines())
-    cores = jobs or available_cores()
-    estimates = {study: Estimate.of(each, costs, cores) for study, each in arms.items()}
+    runs = {name: len(plan(each, Path())) for name, each in arms.items()}
     if json:
         print_json(
             [
-                {
-                    "name": study.name,
-                    "shows": study.shows,
-                    "place": study.place,
-                    "runs": len(estimates[study.name].jobs),
-                    "seconds": estimates[study.name].total,
-                }
+                {"name": study.name, "shows": study.shows, "place": study.place, "runs": runs[study.name]}
                 for study in studies
             ]
         )
         return
-    rows = [
-        [study.name, study.place, str(len(estimate.jobs)), duration(estimate.total), study.shows]
-        for study, estimate in zip(studies, estimates.values(), strict=True)
-    ]
-    print_table(["name", "place", "runs", "time", "what it shows"], rows)
-    together = Estimate.of(every, costs, cores)
-    say(f"all together: {len(together.jobs)} runs, about {duration(together.total)} on {cores} cores ({scale})")
+    rows = [[study.name, study.place, str(runs[study.name]), study.shows] for study in studies]
+    print_table(["name", "place", "runs", "what it shows"], rows)
+    together = plan([arm for each in arms.values() for arm in each], Path())
+    say(f"all together: {len(together)} runs ({scale})")
