@@ -106,7 +106,7 @@ def try_out(wheel: Path, program: Path) -> None:
         call(program, "-m", "venv", place / "env")
         pip = (place / "env/bin/python", "-m", "pip", "--disable-pip-version-check", "install", "--quiet")
         limits = ("--constraint", write_constraints(place / "constraints.txt", pins()))
-        call(*pip, *limits, wheel, cwd=place)
+        call(*pip, *limits, f"{wheel}[simulation]", cwd=place)
         where = call(place / "env/bin/python", "-c", "import feddecorr; print(feddecorr.__file__)", cwd=place)
         if not where.startswith(str(place)):
             raise SystemExit(f"not the installed package was imported, but {where}")

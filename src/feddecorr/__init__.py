@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from feddecorr.collapse.diagnosis import Diagnosis
+    from feddecorr.collapse.functions import effective_rank
     from feddecorr.collapse.passes import diagnose
     from feddecorr.collapse.representation import capture_representations
     from feddecorr.config.experiment import Experiment
@@ -35,6 +36,7 @@ _HOMES = {
     "capture_representations": "feddecorr.collapse.representation",
     "convert_beta": "feddecorr.loss.beta",
     "diagnose": "feddecorr.collapse.passes",
+    "effective_rank": "feddecorr.collapse.functions",
     "ensure": "feddecorr.runs.pipeline",
     "load_runs": "feddecorr.results.frames",
     "plot": "feddecorr.report.figures",
@@ -50,6 +52,7 @@ __all__ = [
     "capture_representations",
     "convert_beta",
     "diagnose",
+    "effective_rank",
     "ensure",
     "load_runs",
     "plot",
@@ -58,8 +61,14 @@ __all__ = [
 ]
 
 
+_MISSING = "needs more than PyTorch: pip install 'feddecorr[simulation]'"
+
+
 def __getattr__(name: str) -> Any:
     """Import what is asked for when it is asked for: `import feddecorr` alone loads nothing heavy."""
-    if name in _HOMES:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'feddecorr' has no attribute '{name}'")
+    try:
         return getattr(import_module(_HOMES[name]), name)
-    raise AttributeError(f"module 'feddecorr' has no attribute '{name}'")
+    except ModuleNotFoundError as error:
+        raise ImportError(f"feddecorr.{name} {_MISSING} ({error})") from error

@@ -3,9 +3,11 @@
 import atexit
 import gc
 import os
+import sys
 from pathlib import Path
 
-from feddecorr.cli.interrupts import wait_for_imports
+from feddecorr import _MISSING
+from feddecorr.interrupts import wait_for_imports
 
 
 def main() -> None:
@@ -19,7 +21,10 @@ def main() -> None:
         os.environ["PYTHONSAFEPATH"] = "1"
     atexit.register(gc.freeze)
     wait_for_imports()
-    from feddecorr.paper.commands import main as run_command_line  # noqa: PLC0415 - see above
+    try:
+        from feddecorr.paper.commands import main as run_command_line  # noqa: PLC0415 - see above
+    except ModuleNotFoundError as error:
+        sys.exit(f"error: the command {_MISSING} ({error})")
 
     run_command_line()
 

@@ -11,7 +11,7 @@ from typing import NoReturn
 
 import click
 
-from feddecorr.cli import interrupts
+from feddecorr import interrupts
 from feddecorr.cli.console import say
 from feddecorr.errors import SHORT_OF, RunError, UserError, explain_refusal
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from html import escape
@@ -93,14 +92,13 @@ class Diagnosis(Comparison, WeightMeasures, DecisionMeasures, ClassMeasures, Mea
         return f"<Diagnosis of {self.name}: effective rank {self.effective_rank:.1f} of {self.maximum_rank}>"
 
     def __str__(self) -> str:
-        from rich.console import Console  # noqa: PLC0415 - rich is loaded when it is needed
-
-        page = io.StringIO()
-        Console(file=page, width=110).print(self)
-        return page.getvalue().rstrip()
+        table = [("measure", "value", "what it is"), *rows(self)]
+        first, second = (max(len(row[column]) for row in table) for column in (0, 1))
+        lines = [f"{name:<{first}}  {value:<{second}}  {what}" for name, value, what in table]
+        return "\n".join([self.name, *lines, "", *self.answer()])
 
     def __rich__(self) -> RenderableType:
-        from rich.console import Group  # noqa: PLC0415 - rich is loaded when it is needed
+        from rich.console import Group  # noqa: PLC0415 - who asks has it
         from rich.table import Table  # noqa: PLC0415
         from rich.text import Text  # noqa: PLC0415
 

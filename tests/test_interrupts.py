@@ -21,7 +21,7 @@ except BaseException:
 
 SCRIPT = """
 import sys, time
-from feddecorr.cli import interrupts
+from feddecorr import interrupts
 interrupts.wait_for_imports()
 interrupts.PATIENCE = float(sys.argv[1])
 sys.path.append("."); import swallowing
