@@ -32,6 +32,7 @@ from feddecorr.core.trust import STRANGER
 from feddecorr.core.wire import from_bytes, to_bytes
 from feddecorr.data.features import read_features
 from feddecorr.data.formats.archives import collect
+from feddecorr.data.formats.arrow import Tables
 from feddecorr.data.formats.idx import read_idx, write_idx
 from feddecorr.data.formats.pickles import load_pickle
 from feddecorr.data.formats.pictures import decode
@@ -232,13 +233,14 @@ def _hugging_face(folder: Path) -> Reader:
         writer.write_table(table)
     home = folder / "set"
     home.mkdir()
+    tables = Tables()
 
     def read(_: Path, name: str, content: bytes) -> object:
         for file in home.iterdir():
             file.unlink()
         (home / name).write_bytes(content)
         data = HuggingFace(path=home)
-        return data._decode(data._find())  # without the cache, which would know most of them
+        return data._decode(data._find(), tables)  # without the cache, which would know most of them
 
     return Reader({"train.parquet": parquet.getvalue(), "train.arrow": arrow.getvalue()}, read)
 

@@ -1,5 +1,7 @@
 import json
 import shlex
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean
@@ -9,14 +11,19 @@ import pytest
 from made_up import summary as made_up
 from small import small
 
+from feddecorr.cli.choosing import choose_runs
 from feddecorr.config.command import command
 from feddecorr.config.experiment import Experiment
 from feddecorr.config.overrides import read_words
 from feddecorr.core.trust import CLOSED
 from feddecorr.errors import UserError
+from feddecorr.paper.claims.evidence import runs_of
+from feddecorr.results.frames import load_runs
+from feddecorr.results.result_tables import tabulate
 from feddecorr.results.summary import STATISTICS, Summary, read_summaries, write_summaries
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import run
+from feddecorr.sweeps.printed_figures import FIGURES, Material
 
 EVALUATED = ["evaluation.clients=true", "evaluation.every=1", "evaluation.classes=always"]
 
@@ -148,3 +155,44 @@ def test_a_file_that_holds_no_records_is_named_with_its_line(summary: Summary, t
         read_summaries([tmp_path / "wrong.jsonl"])
     with pytest.raises(UserError, match="neither a directory nor a file"):
         read_summaries([tmp_path / "nothing"])
+
+
+def changed(table: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the table with each of its settings, also of tables in it, once misspelled and once something else."""
+    for key, value in table.items():
+        rest = {name: other for name, other in table.items() if name != key}
+        yield {**rest, key.upper(): value}
+        yield {**table, key: 7.5}
+        yield {**table, key: {"name": "nothing known"}}
+        for inner in changed(value) if isinstance(value, dict) else ():
+            yield {**table, key: inner}
+
+
+def test_settings_that_cannot_be_read_here_keep_nobody_from_the_numbers(summary: Summary, tmp_path: Path) -> None:
+    """Whichever of them is missing or strange: a record is shown, or refused by its line."""
+    path = tmp_path / "r.jsonl"
+    shown = 0
+    for settings in changed(summary.experiment):
+        path.write_text(json.dumps(summary.to_dict() | {"experiment": settings}) + "\n")
+        try:
+            found = choose_runs([path], ["rounds > 0 and regularizers != nothing"])
+        except UserError:
+            continue
+        shown += 1
+        tabulate(found, by=[], columns=None, measure="accuracy", statistic="best")
+        load_runs(path)
+        runs_of(found)
+        with suppress(UserError):  # there is only one beta
+            FIGURES["beta"].make(Material(found, {}))
+        FIGURES["local-spectra"].make(Material(found, {}))
+    assert shown > 100
+
+
+def test_a_record_of_tables_within_tables_is_refused(summary: Summary, tmp_path: Path) -> None:
+    """All that looks into it goes as deep, and Python has an end."""
+    for where in ("experiment", "environment"):
+        for start, end in (('{"a":', "}"), ("[", "]")):
+            deep = json.dumps(summary.to_dict() | {where: {**getattr(summary, where), "x": 0}})
+            (tmp_path / "r.jsonl").write_text(deep.replace('"x": 0', f'"x": {start * 900}0{end * 900}') + "\n")
+            with pytest.raises(UserError, match="line 1: not the record of a run"):
+                read_summaries([tmp_path / "r.jsonl"])

@@ -13,12 +13,12 @@ import torch
 from pydantic import Field, PositiveInt, field_validator
 
 from feddecorr.core.files import read_json, reading
-from feddecorr.core.limits import CLASSES, Allowance, brief, check_classes, check_labels
+from feddecorr.core.limits import CLASSES, brief, check_classes, check_labels
 from feddecorr.core.strict_json import parse_json
 from feddecorr.data import cache
 from feddecorr.data.dataset import Dataset, Images, Own, split_off_test
 from feddecorr.data.folder import TEST_NAMES, digest_of, read_picture, stamp_of
-from feddecorr.data.formats.arrow import describe_columns, rows_of
+from feddecorr.data.formats.arrow import Tables
 from feddecorr.data.formats.picture_sets import allowance_of, decode_all
 from feddecorr.data.formats.pictures import is_grey
 from feddecorr.errors import UserError, nearest
@@ -63,7 +63,9 @@ class HuggingFace(Own):
         name = f"hf-{digest_of([str(self.path), str(self.image), str(self.label), str(self.size)])[:16]}"
         state = digest_of([f"{split} {path} {stamp_of(path)}" for split in files for path in files[split]])
         if not cache.is_whole(name, source=state):
-            cache.store(name, self._decode(files), source=state, private=True)
+            with Tables() as tables:
+                decoded = self._decode(files, tables)
+            cache.store(name, decoded, source=state, private=True)
         return cache.load(name)
 
     def _find(self) -> dict[str, Sequence[Path]]:
@@ -76,20 +78,22 @@ class HuggingFace(Own):
         test = next((name for name in TEST_NAMES if name in found), None)
         return {name: found[name] for name in ("train", test) if name is not None}
 
-    def _decode(self, files: Files) -> Dataset:
+    def _decode(self, files: Files, tables: Tables) -> Dataset:
         everything = [path for paths in files.values() for path in paths]
-        features = _features(everything[0])
+        features = _features(everything[0], tables)
         image = self._column(features, self.image, "Image", "images")
         label = self._column(features, self.label, "ClassLabel", "labels")
         names = features[label].get("names")
         with reading(everything[0]):
             check_classes(len(names or []))
         allowance = allowance_of(sum(path.stat().st_size for path in everything))
-        grey = all(is_grey(where, content) for where, content in self._pictures(everything, image))
-        found = [
-            self._images(paths, image, _labels(paths, label, CLASSES if names is None else len(names)), allowance, grey)
-            for paths in files.values()
-        ]
+        grey = all(is_grey(where, content) for where, content in self._pictures(tables, everything, image))
+        found = []
+        for paths in files.values():
+            labels = _labels(tables, paths, label, CLASSES if names is None else len(names))
+            pictures = self._pictures(tables, paths, image)
+            pixels = decode_all(pictures, len(labels), allowance=allowance, size=self.size, grey=grey)
+            found.append(Images(pixels, torch.tensor(labels)))
         if len(found) == 1:
             out, both = split_off_test(found[0].labels), found[0]
             if not bool(out.any()):
@@ -113,17 +117,10 @@ class HuggingFace(Own):
             raise UserError(f"{self.path}: {len(found)} columns hold {what}; name one by data.{option}: {there}")
         return found[0]
 
-    def _images(
-        self, paths: Sequence[Path], image: str, labels: Sequence[int], allowance: Allowance, grey: bool
-    ) -> Images:
-        pictures = self._pictures(paths, image)
-        pixels = decode_all(pictures, len(labels), allowance=allowance, size=self.size, grey=grey)
-        return Images(pixels, torch.tensor(labels))
-
-    def _pictures(self, paths: Iterable[Path], image: str) -> Iterator[tuple[str, bytes]]:
+    def _pictures(self, tables: Tables, paths: Iterable[Path], image: str) -> Iterator[tuple[str, bytes]]:
         """Yield each picture with its place: its bytes, or those of a file below the data set's own folder."""
         for path in paths:
-            for row, (picture,) in enumerate(rows_of(path, [image]), start=1):
+            for row, (picture,) in enumerate(tables.rows(path, [image]), start=1):
                 where = f"{path}: row {row}"
                 content, place = (
                     (picture.get("bytes"), picture.get("path")) if isinstance(picture, dict) else (None, None)
@@ -209,9 +206,9 @@ def _fetched(name: str) -> Path:
     return kept[0]
 
 
-def _features(path: Path) -> dict[str, dict[str, Any]]:
+def _features(path: Path, tables: Tables) -> dict[str, dict[str, Any]]:
     """Return what Hugging Face's library has noted of each column; of others, which hold pictures."""
-    columns, note = describe_columns(path)
+    columns, note = tables.columns(path)
     noted: Any = {}
     with reading(path):
         if note:
@@ -226,11 +223,11 @@ def _features(path: Path) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _labels(paths: Iterable[Path], label: str, classes: int) -> list[int]:
+def _labels(tables: Tables, paths: Iterable[Path], label: str, classes: int) -> list[int]:
     """Return the labels of all rows, each the number of a class."""
     found: list[int] = []
     for path in paths:
-        values = [value for (value,) in rows_of(path, [label])]
+        values = [value for (value,) in tables.rows(path, [label])]
         for row, value in enumerate(values, start=1):
             if type(value) not in (int, bool):
                 said = "missing" if value is None else f"{brief(value)}, and no whole number"

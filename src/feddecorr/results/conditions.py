@@ -112,7 +112,7 @@ def by_name(settings: Mapping[str, Any]) -> dict[str, Any]:
             known |= {f"{prefix}.{option}": None for option in cls.model_fields}
         kind = settings.get(key, {} if key in SEVERAL else family.default)
         if key in SEVERAL:
-            known[key] = "+".join(kind) or "none"
+            known[key] = "+".join(kind if isinstance(kind, Mapping) else [str(kind)]) or "none"
         else:
             known[key] = kind.get("name", family.default) if isinstance(kind, Mapping) else kind
     return {**known, **{key: value for key, value in flatten(settings).items() if key not in FAMILIES}}

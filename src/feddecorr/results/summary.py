@@ -39,6 +39,9 @@ STATISTICS = {
 NO_COMMAND = "(none: its settings cannot be read here)"
 """In place of the command of a record that another version wrote, perhaps."""
 
+DEEPEST = 20
+"""Tables and lists within each other that a record may have: ours have six, and all that reads them recurs."""
+
 LONG = 20
 """Rounds that a run has at least before the mean of its last ten is one of its end."""
 
@@ -125,6 +128,8 @@ class Summary:
         of code that they name, nothing is imported. The command is made of the settings: a reader may type it in, and
         what the file says may be anything.
         """
+        if not _is_shallow(stored, DEEPEST):
+            raise UserError(f"more than {DEEPEST} tables and lists within each other")
         summary = cls(**{name: stored[name] for name in cls.__dataclass_fields__})
         whole, rounds = _checks()
         whole.validate_python(vars(summary))
@@ -138,6 +143,11 @@ class Summary:
         return replace(
             summary, experiment=experiment.to_dict(), digest=experiment.digest(), command=command(experiment)
         )
+
+    @property
+    def is_known(self) -> bool:
+        """Whether its settings can be read here: of others, nothing is sure to be there but the seed and the rounds."""
+        return self.command != NO_COMMAND
 
     def statistic(self, name: str, measure: str = "accuracy", rounds: int | None = None) -> float | None:
         """Return a measure of a run by one of the `STATISTICS`; `best` is the largest value.
@@ -153,6 +163,8 @@ class Summary:
 
     def rate(self, number: int) -> float:
         """Return the learning rate of a round, as a share of the first one's; of a schedule unknown here, NaN."""
+        if not self.is_known:
+            return math.nan
         schedule = SCHEDULES.parse(self.experiment["training"]["schedule"], CLOSED)
         return math.nan if SCHEDULES.is_closed(schedule) else schedule.factor(number) / schedule.factor(1)
 
@@ -182,6 +194,11 @@ _REDUCE: dict[str, Callable[[Summary, Values], float | None]] = {
     "best": lambda _, values: max(value for _, value in values),
     "transient": _transient,
 }
+
+
+def _is_shallow(value: Any, levels: int) -> bool:
+    inner = value.values() if isinstance(value, Mapping) else value
+    return levels > 0 and all(_is_shallow(each, levels - 1) for each in inner if isinstance(each, Mapping | list))
 
 
 @cache

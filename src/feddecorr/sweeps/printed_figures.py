@@ -106,8 +106,10 @@ def _tell(cell: Cell, material: Material) -> str:
     """Name a line; where nothing differs, after the method and its regularizers."""
     if name := name_cell(cell, material.lines()):
         return name
-    settings = next(iter(cell.runs.values())).experiment
-    return "+".join([str(settings["method"]["name"]), *settings["regularizers"]])
+    run = next(iter(cell.runs.values()))
+    if not run.is_known:
+        return run.digest
+    return "+".join([str(run.experiment["method"]["name"]), *run.experiment["regularizers"]])
 
 
 def _client_spectra(material: Material) -> Picture:
@@ -163,7 +165,9 @@ def _over_beta(material: Material) -> Picture:
 
 
 def _beta(run: Summary) -> float | None:
-    """Return FedDecorr's beta, 0 without any regularizer, None where another one is at work."""
+    """Return FedDecorr's beta, 0 without any regularizer, None where another one is at work, or an unknown one."""
+    if not run.is_known:
+        return None
     regularizers = run.experiment["regularizers"]
     if not regularizers:
         return 0.0

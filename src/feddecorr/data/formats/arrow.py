@@ -1,166 +1,211 @@
-"""Parquet and Arrow files, row by row: the one place where that library is loaded."""
+"""Parquet and Arrow files, read by a process of its own: whatever a file does to the library, it ends in a sentence."""
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, NamedTuple, Self
 
-from feddecorr.core.limits import Allowance, brief, check_columns
-from feddecorr.errors import UserError
+import numpy as np
+from numpy.typing import NDArray
 
-ROWS = 1024
-"""Rows that are looked at together."""
+from feddecorr.core.limits import MEMBER, PACKED, TOTAL, Allowance, brief, check_columns
+from feddecorr.data.formats import arrow_process
+from feddecorr.data.formats.arrow_process import LENGTHS
+from feddecorr.errors import RunError, UserError, explain_refusal
 
-BATCH = 16 << 20
-"""Bytes of plain numbers that are read together."""
+COMMAND = (sys.executable, "-P", arrow_process.__file__)
+"""Starts the process, without modules of the working directory."""
 
 ROW = 64
 """Bytes that a row counts for at least: also rows of nothing take time."""
 
-COMPRESSION = 3
-"""The number of that field among those of a batch of rows."""
+SECONDS = 60
+"""Seconds of computing that any file may take; a second more for each MiB that it has."""
+
+LATE = [-getattr(signal, name) for name in ("SIGXCPU", "SIGALRM") if hasattr(signal, name)]
+"""The codes with which the process ends when it takes too long."""
+
+CRASHED = "crashed the library that reads it (pyarrow), so it is broken or hostile"
+MISSING = "parquet and arrow files are read by pyarrow: pip install 'feddecorr[tables]'"
 
 
-def arrow_library() -> Any:
-    """Return the library, or say how to get it."""
-    try:
-        import pyarrow as pa  # noqa: PLC0415 - an extra, loaded when it is needed
-        import pyarrow.compute  # noqa: PLC0415
-        import pyarrow.parquet  # noqa: PLC0415 - a part of it
-    except ImportError as error:
-        raise UserError("parquet and arrow files are read by pyarrow: pip install 'feddecorr[tables]'") from error
-    return pa
+class Frame(NamedTuple):
+    """A piece of an answer: what is said, and bytes of which the lengths are said."""
+
+    head: dict[str, Any]
+    body: memoryview
+    allowance: Allowance
 
 
-def read_flat_table(path: Path) -> Any:
-    """Return the columns of a parquet file, which hold numbers or words."""
-    library = arrow_library()
-    with _told(path):
-        allowance = Allowance(path.stat().st_size)
-        with _parquet(path, allowance) as (schema, file):
-            check_columns(len(schema))
-            for field in schema:
-                if field.type.num_fields:
-                    raise UserError(f"the column '{brief(field.name)}' holds lists or tables, not numbers or words")
-            parts = []
-            for batch in file(schema.names, max(1, BATCH // (8 * len(schema) or 1))):
-                allowance.take(sum(_decoded(library, column) for column in batch.columns))
-                parts.append(batch)
-            types = [field.type for field in schema]
-            plain = library.schema(
-                [(field.name, _plain(library, kind)) for field, kind in zip(schema, types, strict=True)]
-            )
-            return library.Table.from_batches(parts, schema).cast(plain)
+class Tables:
+    """Reads tables of any origin, as long as it is open; nothing of an answer is ever executed.
 
+    The process is started when it is needed. One that crashed, or of whose answer not all was wanted, is ended.
+    """
 
-def _plain(library: Any, kind: Any) -> Any:
-    return kind.value_type if library.types.is_dictionary(kind) else kind
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
 
+    def __enter__(self) -> Self:
+        return self
 
-def _decoded(library: Any, column: Any) -> int:
-    """Return the bytes of a column when each of its words stands for itself."""
-    if not library.types.is_dictionary(column.type):
-        return int(column.nbytes)
-    lengths = library.compute.binary_length(column.dictionary)
-    return 64 * len(column) + int(library.compute.sum(lengths.take(column.indices)).as_py() or 0)
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
+    def close(self) -> int:
+        """End the process if there is one; return with which code it ended."""
+        process, self._process = self._process, None
+        if process is None:
+            return 0
+        process.kill()
+        with suppress(BrokenPipeError), process:  # what it was asked last may not have reached it
+            process.wait()
+        return process.returncode
 
-def describe_columns(path: Path) -> tuple[dict[str, frozenset[str]], bytes]:
-    """Return the columns of a parquet or arrow file, each with the names of its parts, and what is noted of them."""
-    with _told(path), _opened(path, Allowance(path.stat().st_size)) as (schema, _):
-        parts = {
-            field.name: frozenset(field.type.field(place).name for place in range(field.type.num_fields))
-            for field in schema
+    def columns(self, path: Path) -> tuple[dict[str, frozenset[str]], bytes]:
+        """Return the columns, each with the names of its parts, and what Hugging Face's library notes of them."""
+        with _told(path):
+            (first,) = self._ask(path, "columns")
+            return {name: frozenset(parts) for name, parts in first.head["columns"]}, bytes(first.body)
+
+    def rows(self, path: Path, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+        """Yield the values of each row, few rows in memory at a time; of lists and the like, their type as a word."""
+        with _told(path), closing(self._ask(path, "rows", columns)) as frames:
+            known = [name for name, _ in next(frames).head["columns"]]
+            for name in columns:
+                if name not in known:
+                    raise UserError(f"no column '{brief(name)}', unlike in other files of the data set")
+            for head, body, allowance in frames:
+                allowance.take(ROW * len(head["rows"]))
+                yield from _with_bytes(head["rows"], body)
+
+    def table(self, path: Path) -> list[tuple[str, NDArray[Any]]]:
+        """Return the columns with their names; they hold numbers or words."""
+        with _told(path), closing(self._ask(path, "table")) as frames:
+            columns = next(frames).head["columns"]
+            check_columns(len(columns))
+            for name, parts in columns:
+                if parts:
+                    raise UserError(f"the column '{brief(name)}' holds lists or tables, not numbers or words")
+            pieces = [_arrays(*frame) for frame in frames]
+            return [
+                (name, np.concatenate([piece[place] for piece in pieces])) for place, (name, _) in enumerate(columns)
+            ]
+
+    def _ask(self, path: Path, what: str, columns: Sequence[str] = ()) -> Generator[Frame]:
+        """Yield the answer, of which the first frame tells the columns."""
+        length = path.stat().st_size
+        asked: dict[str, Any] = {
+            "path": str(path.absolute()),
+            "what": what,
+            "columns": list(columns),
+            "memory": length + min(TOTAL, max(MEMBER, PACKED * length)),  # the file itself is mapped
+            "seconds": SECONDS + (length >> 20),
         }
-        return parts, bytes((schema.metadata or {}).get(b"huggingface", b""))
+        whole = False
+        try:
+            for frame in _frames(self._start(path), asked, Allowance(length)):
+                if whole := "last" in frame.head:
+                    _check_end(frame.head, asked["memory"])
+                    return
+                yield frame
+        except _CrashError as error:
+            raise UserError(f"reading it {'takes too long' if self.close() in LATE else CRASHED}") from error
+        finally:
+            if not whole:
+                self.close()
+
+    def _start(self, path: Path) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            try:
+                self._process = subprocess.Popen(  # noqa: S603 - our own
+                    COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+                )
+            except OSError as error:
+                raise RunError(f"no process can be started to read {path}: {explain_refusal(error)}") from error
+        return self._process
 
 
-def rows_of(path: Path, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-    """Yield the values of each row of a parquet or arrow file, one row in memory at a time."""
-    arrow_library()
-    with _told(path), _opened(path, Allowance(path.stat().st_size)) as (schema, batches):
-        for name in columns:
-            if name not in schema.names:
-                raise UserError(f"no column '{brief(name)}', unlike in other files of the data set")
-        for batch in batches(columns, ROWS):
-            batch.validate(full=True)  # what a stranger wrote can point anywhere
-            found = [batch.column(name) for name in columns]
-            for place in range(batch.num_rows):
-                yield tuple(column[place].as_py() for column in found)
+class _CrashError(Exception):
+    """The process ended, or said what it never says."""
 
 
-Batches = Callable[[Sequence[str], int], Iterator[Any]]
-"""Gives batches of rows of these columns, so many at most where the file does not say how many."""
+def _frames(process: subprocess.Popen[bytes], asked: Mapping[str, Any], allowance: Allowance) -> Iterator[Frame]:
+    """Yield the frames of an answer; bytes are counted before they are taken."""
+    assert process.stdin is not None  # noqa: S101
+    assert process.stdout is not None  # noqa: S101
+    try:
+        process.stdin.write(json.dumps(asked).encode() + b"\n")
+        process.stdin.flush()
+    except OSError as error:
+        raise _CrashError from error
+    while True:
+        head, body = LENGTHS.unpack(_exactly(process.stdout, LENGTHS.size))
+        allowance.take(head + body)
+        said = json.loads(_exactly(process.stdout, head))
+        yield Frame(said, memoryview(_exactly(process.stdout, body)), allowance)
 
 
-@contextmanager
-def _opened(path: Path, allowance: Allowance) -> Iterator[tuple[Any, Batches]]:
-    with (_parquet if path.suffix == ".parquet" else _stream)(path, allowance) as opened:
-        yield opened
+def _check_end(last: Mapping[str, Any], memory: int) -> None:
+    """Raise what the last frame of an answer says, if it says why there is no more."""
+    match last["last"]:
+        case "missing":
+            raise UserError(MISSING)
+        case "memory":
+            raise UserError(f"refused, for it unpacks to more than {memory:,} bytes")
+        case "wrong":
+            raise ValueError(last["why"])
 
 
-@contextmanager
-def _parquet(path: Path, allowance: Allowance) -> Iterator[tuple[Any, Batches]]:
-    """Open a parquet file; words stay in its dictionaries, so that none is there more than once."""
-    library = arrow_library()
-    read: Any = library.parquet.ParquetFile
-    with read(path) as file:
-        about = file.metadata
-        groups = [about.row_group(number) for number in range(about.num_row_groups)]
-        chunks = [group.column(number) for group in groups for number in range(group.num_columns)]
-        allowance.take(max(about.num_rows * ROW, sum(max(0, chunk.total_uncompressed_size) for chunk in chunks)))
-        words = [chunk.path_in_schema for chunk in chunks if chunk.physical_type == "BYTE_ARRAY"]
-    with read(path, read_dictionary=sorted(set(words)), memory_map=True) as file:
-        yield (
-            file.schema_arrow,
-            lambda columns, rows: file.iter_batches(rows, columns=list(columns), use_threads=False),
-        )
+def _exactly(stream: IO[bytes], count: int) -> bytes:
+    found = stream.read(count)
+    if len(found) < count:
+        raise _CrashError
+    return found
 
 
-@contextmanager
-def _stream(path: Path, allowance: Allowance) -> Iterator[tuple[Any, Batches]]:
-    """Open a file of Arrow's stream format, whose batches are mapped: packed ones, which are not, are refused."""
-    library = arrow_library()
-    with library.memory_map(str(path)) as source:
-        messages = iter(library.ipc.MessageReader.open_stream(source))
-        schema = library.ipc.read_schema(next(messages))
+def _with_bytes(rows: Any, body: memoryview) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows with the bytes whose lengths are in them."""
+    start = 0
 
-        def batches(columns: Sequence[str], _: int) -> Iterator[Any]:
-            for message in messages:
-                if message.type != "record batch" or _is_packed(bytes(message.metadata)):
-                    raise UserError(f"it holds a {message.type}, or packed rows: save it anew with 'save_to_disk'")
-                batch = library.ipc.read_record_batch(message, schema)
-                allowance.take(batch.num_rows * ROW)
-                yield batch.select(list(columns))
+    def filled(value: Any) -> Any:
+        nonlocal start
+        if isinstance(value, list):
+            start += value[0]
+            return bytes(body[start - value[0] : start])
+        return {name: filled(inner) for name, inner in value.items()} if isinstance(value, dict) else value
 
-        yield schema, batches
+    for row in rows:
+        yield tuple(map(filled, row))
 
 
-def _is_packed(metadata: bytes) -> bool:
-    """Tell whether a message's batch of rows says how it is packed (flatbuffers: Message.header.compression)."""
-    message = struct.unpack_from("<I", metadata, 0)[0]
-    header = _field(metadata, message, 2)
-    return bool(_field(metadata, header + struct.unpack_from("<I", metadata, header)[0], COMPRESSION))
-
-
-def _field(metadata: bytes, table: int, number: int) -> int:
-    """Return where a table has its field of that number; 0 if it has none."""
-    names = table - struct.unpack_from("<i", metadata, table)[0]
-    size, slot = struct.unpack_from("<H", metadata, names)[0], 4 + 2 * number
-    offset = struct.unpack_from("<H", metadata, names + slot)[0] if slot < size else 0
-    return table + offset if offset else 0
+def _arrays(head: Mapping[str, Any], body: memoryview, allowance: Allowance) -> list[NDArray[Any]]:
+    """Return a piece of each column; words count as often as they come."""
+    found, start = [], 0
+    for kind, size, words in head["table"]:
+        values: NDArray[Any] = np.frombuffer(body[start : start + size], np.dtype(kind))
+        start += size
+        if words is not None:
+            lengths = np.array([*(len(word or "") for word in words), 0])
+            allowance.take(ROW * len(values) + int(lengths[values].sum()))
+            values = np.array([*words, None], object)[values]
+        found.append(values)
+    return found
 
 
 @contextmanager
 def _told(path: Path) -> Iterator[None]:
     try:
         yield
-    except UserError as error:
-        raise UserError(f"{path}: {error}") from error
-    except MemoryError:
+    except (MemoryError, RunError):
         raise
-    except Exception as error:  # a broken file can raise anything at all
+    except UserError as error:
+        raise UserError(MISSING if str(error) == MISSING else f"{path}: {error}") from error
+    except Exception as error:  # a broken file can make the library say anything at all
         raise UserError(f"{path} is no table that can be read: {brief(str(error))}") from error

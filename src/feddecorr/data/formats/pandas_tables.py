@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from feddecorr.core.files import reading
 from feddecorr.core.limits import brief, check_columns
-from feddecorr.data.formats.arrow import read_flat_table
+from feddecorr.data.formats.arrow import Tables
 from feddecorr.data.formats.csv_tables import INDEXES, columns_of, counts_rows
-from feddecorr.errors import UserError
+from feddecorr.errors import RunError, UserError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,7 +30,7 @@ def read_table(path: Path) -> pd.DataFrame:
     library = pandas_library()
     readers: dict[str, Callable[[Path], pd.DataFrame]] = {
         ".csv": lambda path: _read_csv(path, library),
-        ".parquet": lambda path: read_flat_table(path).to_pandas(),
+        ".parquet": lambda path: _read_parquet(path, library),
     }
     read = readers.get(path.suffix.lower())
     if read is None:
@@ -40,7 +40,7 @@ def read_table(path: Path) -> pd.DataFrame:
     try:
         table: pd.DataFrame = read(path)
         table.select_dtypes(exclude="number").to_numpy(dtype=object)  # text is decoded when it is looked at
-    except (UserError, MemoryError):
+    except (UserError, RunError, MemoryError):
         raise
     except Exception as error:  # whatever the readers raise on a damaged file
         raise UserError(f"{path} is no table that can be read: {brief(str(error))}") from error
@@ -57,6 +57,13 @@ def read_table(path: Path) -> pd.DataFrame:
                 "(to_csv(…, index=False)), else give it another name, and let it not come first"
             )
     return table
+
+
+def _read_parquet(path: Path, library: Any) -> Any:
+    with Tables() as tables:
+        columns = tables.table(path)
+    table = library.DataFrame({place: values for place, (_, values) in enumerate(columns)})
+    return table.set_axis([name for name, _ in columns], axis="columns")  # names may come twice
 
 
 def _read_csv(path: Path, library: Any) -> Any:

@@ -104,10 +104,11 @@ class Run:
 def runs_of(summaries: Iterable[Summary], plan: Plan | None = None) -> list[Run]:
     """Return the finished runs, fuller ones later: of several records of one experiment, the last counts.
 
+    Runs whose settings cannot be read here are evidence of nothing.
     By a plan, seeds beyond those of a setting do not count; a setting that it does not know has none declared.
     """
     fuller_later = sorted(summaries, key=lambda summary: bool(summary.local_models))
-    finished = [summary for summary in fuller_later if is_finished(summary)]
+    finished = [summary for summary in fuller_later if summary.is_known and is_finished(summary)]
     if plan is None:
         return [Run(summary) for summary in finished]
     runs = [Run(summary, plan.declared.get(context(summary), 0)) for summary in finished]
