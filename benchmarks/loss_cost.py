@@ -25,8 +25,7 @@ from torch.nn.functional import cross_entropy
 from benchmarks.recording import write_record
 from feddecorr.collapse.representation import capture_representations
 from feddecorr.engines.allocator import keep_freed_memory
-from feddecorr.loss import contrastive as contrast
-from feddecorr.loss import decorrelation
+from feddecorr.loss import contrastive, decorrelation
 from feddecorr.models import MobileNetV2
 from feddecorr.objective.terms import Pass, proximal
 from feddecorr.training.optimizers import SGD
@@ -64,7 +63,7 @@ ALONE: dict[str, Loss] = {
     "vicreg_covariance": decorrelation.vicreg_covariance,
     "vicreg_variance": decorrelation.vicreg_variance,
     "spectral_entropy": decorrelation.spectral_entropy,
-    "uniformity": contrast.uniformity,
+    "uniformity": contrastive.uniformity,
 }
 
 

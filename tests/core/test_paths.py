@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from feddecorr.core import paths as inner_paths
+from feddecorr.core import paths
 from feddecorr.core.paths import HeldError, InnerPath
 from feddecorr.errors import UserError
 
@@ -63,13 +63,13 @@ def test_a_pipe_is_no_file_and_is_not_waited_for(doing: str, root: InnerPath) ->
         DOINGS[doing](root / "file.json")
 
 
-@pytest.mark.parametrize("ending", [*inner_paths.BOUNDS, ".txt"])
+@pytest.mark.parametrize("ending", [*paths.BOUNDS, ".txt"])
 def test_what_may_be_read_may_be_written_and_no_more(
     ending: str, root: InnerPath, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same bound holds in both directions, so that nothing is written that could not be read again."""
-    monkeypatch.setattr(inner_paths, "BOUNDS", dict.fromkeys(inner_paths.BOUNDS, 10))
-    monkeypatch.setattr(inner_paths, "OTHER_BOUND", 10)
+    monkeypatch.setattr(paths, "BOUNDS", dict.fromkeys(paths.BOUNDS, 10))
+    monkeypatch.setattr(paths, "OTHER_BOUND", 10)
     file = root / f"a{ending}"
     file.write(bytes(9))
     file.append(bytes(1))
@@ -86,10 +86,10 @@ def test_what_may_be_read_may_be_written_and_no_more(
 
 def test_nobody_can_guess_a_temporary_name(root: InnerPath, outside: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each has 64 random bits; and where one were guessed, what lies there is left alone."""
-    names = [inner_paths.temporary_name("a") for _ in range(100)]
+    names = [paths.temporary_name("a") for _ in range(100)]
     assert len(set(names)) == 100
     assert all(re.fullmatch(r"\.a\.[0-9a-f]{16}\.tmp", name) for name in names)
-    monkeypatch.setattr(inner_paths, "temporary_name", lambda name: f".{name}.{0:016x}.tmp")
+    monkeypatch.setattr(paths, "temporary_name", lambda name: f".{name}.{0:016x}.tmp")
     (root.path / f".a.{0:016x}.tmp").symlink_to(outside / "file.json")
     with pytest.raises(FileExistsError):
         (root / "a").write(b"new")
@@ -97,7 +97,7 @@ def test_nobody_can_guess_a_temporary_name(root: InnerPath, outside: Path, monke
 
 
 def test_what_was_being_written_is_known_by_its_name(root: InnerPath) -> None:
-    assert (root / inner_paths.temporary_name("a.json")).unfinished == "a.json"
+    assert (root / paths.temporary_name("a.json")).unfinished == "a.json"
     for name in (".env", ".a.json.4711", "a.json", ".a.json.tmp", ".a.0123456789abcdeg.tmp"):
         assert (root / name).unfinished is None
 

@@ -4,8 +4,7 @@ from small import digest, small
 
 from feddecorr.config.experiment import Experiment
 from feddecorr.errors import RunError, UserError
-from feddecorr.loss import contrastive as contrast
-from feddecorr.loss import decorrelation
+from feddecorr.loss import contrastive, decorrelation
 from feddecorr.objective.regularizers import REGULARIZERS, FedDecorr, StructuredDeCov, Weighted
 from feddecorr.objective.terms import Pass
 from feddecorr.runs.pipeline import run
@@ -30,7 +29,7 @@ def test_weight_times_loss(name: str) -> None:
     """Each kind is the function of its name, and twice the weight is twice the term."""
     (one,) = small(f"regularizers={name}", weigh(name, 0.25)).regularizers.values()
     (two,) = small(f"regularizers={name}", weigh(name, 0.5)).regularizers.values()
-    loss = getattr(contrast if hasattr(contrast, name) else decorrelation, name)
+    loss = getattr(contrastive if hasattr(contrastive, name) else decorrelation, name)
     labels = [forward().y] if name == "supervised_contrastive" else []
     assert torch.equal(one(forward()), 0.25 * loss(forward().z, *labels))
     assert torch.equal(2 * one(forward()), two(forward()))
@@ -83,10 +82,10 @@ def test_options_of_the_newer_kinds() -> None:
     shrunk, spread, relaxed = (term(forward()) for term in regularizers.values())
     z, labels = forward().z, forward().y
     assert torch.equal(shrunk, decorrelation.logdet(z, 0.5))
-    assert torch.equal(spread, 0.1 * contrast.uniformity(z, 3.0))
-    assert torch.equal(relaxed, contrast.supervised_contrastive(z, labels, 0.5, 2.0))
+    assert torch.equal(spread, 0.1 * contrastive.uniformity(z, 3.0))
+    assert torch.equal(relaxed, contrastive.supervised_contrastive(z, labels, 0.5, 2.0))
     near = small("regularizers.supervised_contrastive.threshold=-1").regularizers["supervised_contrastive"]
-    assert torch.equal(near(forward()), contrast.supervised_contrastive(z, labels, threshold=-1.0))
+    assert torch.equal(near(forward()), contrastive.supervised_contrastive(z, labels, threshold=-1.0))
 
 
 @pytest.mark.parametrize(

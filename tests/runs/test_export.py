@@ -9,7 +9,7 @@ from small import small
 
 from feddecorr.core.files import load_note, load_tensors
 from feddecorr.errors import RunError
-from feddecorr.runs import export as model_export
+from feddecorr.runs import export
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import run
 
@@ -22,23 +22,23 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-@pytest.mark.parametrize("to", model_export.FORMATS)
+@pytest.mark.parametrize("to", export.FORMATS)
 def test_an_exported_model_decides_as_the_run_did(
     to: str, trained: Path, tmp_path: Path, feddecorr: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The logits that the written file gave are those of the run's own model, on any number of images."""
     logits = {}
-    write = model_export.FORMATS[to]
+    write = export.FORMATS[to]
 
-    def keep(given: model_export.Exported, path: Path) -> torch.Tensor:
+    def keep(given: export.Exported, path: Path) -> torch.Tensor:
         logits["written"], logits["own"] = write(given, path), given.logits()
         return logits["written"]
 
-    monkeypatch.setitem(model_export.FORMATS, to, keep)
+    monkeypatch.setitem(export.FORMATS, to, keep)
     done = feddecorr("export", trained, "--to", to, "-o", tmp_path / "deep" / f"model.{to}", "--json")
     assert done.code == 0, done.err
     assert Path(done.document["written"][0]).is_file()
-    assert len(logits["written"]) == model_export.CHECKED
+    assert len(logits["written"]) == export.CHECKED
     torch.testing.assert_close(logits["written"], logits["own"], rtol=1e-3, atol=1e-4)
 
 
@@ -74,10 +74,10 @@ def test_exported_weights_are_taken_by_the_network_and_by_another_run(tmp_path: 
 def test_a_model_that_came_out_wrong_is_not_left_behind(
     trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write = model_export.FORMATS["safetensors"]
-    monkeypatch.setitem(model_export.FORMATS, "safetensors", lambda given, path: write(given, path) + 1)
+    write = export.FORMATS["safetensors"]
+    monkeypatch.setitem(export.FORMATS, "safetensors", lambda given, path: write(given, path) + 1)
     with pytest.raises(RunError, match="other logits"):
-        model_export.export_model(RunDirectory.open(trained), "safetensors", tmp_path / "a.safetensors")
+        export.export_model(RunDirectory.open(trained), "safetensors", tmp_path / "a.safetensors")
     assert not list(tmp_path.iterdir())
 
 

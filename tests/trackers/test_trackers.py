@@ -15,7 +15,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from wandb.proto import wandb_internal_pb2
 
 from feddecorr.errors import UserError
-from feddecorr.runs import tracking as follower
+from feddecorr.runs import tracking
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import resume, run
 from feddecorr.runs.tracker import Entry
@@ -175,7 +175,7 @@ def test_a_run_that_keeps_nothing_cannot_be_followed() -> None:
 
 
 def test_a_library_that_is_missing_is_named_before_any_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(follower.TRACKERS, "wandb", "feddecorr.trackers.nothing_here:Nothing")
+    monkeypatch.setitem(tracking.TRACKERS, "wandb", "feddecorr.trackers.nothing_here:Nothing")
     with pytest.raises(UserError, match=r"pip install 'feddecorr\[wandb\]'"):
         next(run(small("trackers=wandb"), tmp_path / "run"))
     assert RunDirectory.open(tmp_path / "run").finished_rounds() == 0
@@ -185,4 +185,4 @@ def test_every_tracker_is_an_extra() -> None:
     import tomllib  # noqa: PLC0415
 
     extras: dict[str, Any] = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
-    assert set(follower.TRACKERS) <= set(extras["optional-dependencies"])
+    assert set(tracking.TRACKERS) <= set(extras["optional-dependencies"])

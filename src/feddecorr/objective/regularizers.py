@@ -8,8 +8,7 @@ from pydantic import Field, PositiveFloat, PositiveInt
 from torch import Tensor
 
 from feddecorr.core.registry import Family, Kind
-from feddecorr.loss import contrastive as contrast
-from feddecorr.loss import decorrelation
+from feddecorr.loss import contrastive, decorrelation
 from feddecorr.loss.decorrelation import Dying, Normalization
 from feddecorr.objective.terms import Pass
 
@@ -127,7 +126,7 @@ class Uniformity(Weighted):
 
     def loss(self, z: Tensor) -> Tensor:
         """Return the logarithm of the mean kernel."""
-        return contrast.uniformity(z, self.t)
+        return contrastive.uniformity(z, self.t)
 
 
 class SupervisedContrastive(Regularizer):
@@ -142,7 +141,7 @@ class SupervisedContrastive(Regularizer):
 
     def __call__(self, forward: Pass) -> Tensor:
         """Return the weighted loss of representations and labels."""
-        loss = contrast.supervised_contrastive(forward.z, forward.y, self.temperature, self.beta, self.threshold)
+        loss = contrastive.supervised_contrastive(forward.z, forward.y, self.temperature, self.beta, self.threshold)
         return self.weight * loss
 
 

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import plotly.graph_objects as go
 
-from feddecorr.collapse import averaging
-from feddecorr.collapse import contributions as blame
+from feddecorr.collapse import averaging, contributions
 from feddecorr.collapse.averaging import AveragedRound
 from feddecorr.collapse.contributions import Blame
 from feddecorr.report import figures
@@ -50,7 +49,9 @@ def blame_section(found: Blame) -> Section:
         "what the average has more without it": [found.raised(each) for each in found.suspects],
     }
     figure = figures.bars(groups, [str(each.client) for each in found.suspects], "client", "dimensions")
-    return Section(f"Who is to blame: {found.name}", text, figure=figure, headings=blame.HEADINGS, rows=found.rows())
+    return Section(
+        f"Who is to blame: {found.name}", text, figure=figure, headings=contributions.HEADINGS, rows=found.rows()
+    )
 
 
 def _lines(lines: Mapping[str, tuple[Sequence[float], Sequence[float | None]]], x: str, y: str) -> go.Figure:

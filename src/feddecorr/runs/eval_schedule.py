@@ -158,9 +158,3 @@ def trained_images(experiment: Experiment, train: int) -> float:
     training, share = experiment.training, train / experiment.clients
     seen = share * training.epochs if training.steps is None else training.steps * min(training.batch, share)
     return experiment.cohort * seen
-
-
-def evaluated_models(experiment: Experiment, every: int) -> int:
-    """Return how many models a run looks at: the global one and, by wish, each client's, in each round that is due."""
-    due = [number for number in range(1, experiment.rounds + 1) if is_due(experiment, number, every)]
-    return sum(1 + experiment.cohort * looks_at_clients(experiment, number) for number in due)

@@ -18,7 +18,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from feddecorr.core import limits as bounds
+from feddecorr.core import limits
 from feddecorr.core.limits import brief
 from feddecorr.errors import UserError
 
@@ -109,8 +109,8 @@ class Machine:
         """Follow all commands up to the end of one pickle, and return what is left."""
         for count, (command, argument, _) in enumerate(pickletools.genops(stream)):  # type: ignore[arg-type]  # it reads, and reads lines
             name = command.name
-            if count >= bounds.COMMANDS:
-                raise ValueError(f"it has more than {bounds.COMMANDS:,} commands")
+            if count >= limits.COMMANDS:
+                raise ValueError(f"it has more than {limits.COMMANDS:,} commands")
             if name in VALUES:
                 self.stack.append(argument)
             elif name in CONSTANTS:
