@@ -151,7 +151,8 @@ def torture_all(names: list[str], count: int, seed: int) -> Mapping[str, dict[st
             folder = Path(place) / "inside"
             folder.mkdir()
             make: Callable[[Path], Reader] = READERS[name]
-            row = torture(make(folder), count, seed, folder)
+            reader = make(folder)
+            row = torture(reader, round(count * reader.share), seed, folder)
             row["outside"] = [file.name for file in Path(place).iterdir() if file != folder]
         found[name] = row
         print(f"{name}: {row}", file=sys.stderr)

@@ -33,6 +33,7 @@ def torture(name: str, count: int) -> dict[str, Any]:
     tried = [int(number) for number in re.findall(r"^#(\d+)\s", done.stderr, re.M)]
     reached = [int(number) for number in re.findall(r"cov: (\d+)", done.stderr)]
     found = {
+        "asked": int(asked[0]) if (asked := re.findall(r"^asked (\d+)$", done.stdout, re.M)) else count,
         "inputs": max(tried, default=0),
         "reached at first": min(reached, default=0),
         "reached": max(reached, default=0),
@@ -54,7 +55,7 @@ def main() -> None:
         print(f"{name:20} {found[name]}", flush=True)
     if arguments.record:
         write_record(arguments.record, {"readers": found})
-    sys.exit(any(row["wrong"] or row["outside"] or row["inputs"] < arguments.count for row in found.values()))
+    sys.exit(any(row["wrong"] or row["outside"] or row["inputs"] < row["asked"] for row in found.values()))
 
 
 if __name__ == "__main__":

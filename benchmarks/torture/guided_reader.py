@@ -36,8 +36,10 @@ def fuzz(name: str, count: int, place: Path) -> None:
         except (UserError, RunError):
             return
 
+    runs = round(count * reader.share)
+    print(f"asked {runs}", flush=True)
     limits = [f"-timeout={SECONDS:.0f}", f"-rss_limit_mb={MEMORY >> 20}", "-detect_leaks=0"]
-    atheris.Setup([name, f"-runs={count}", "-seed=1", f"-artifact_prefix={place}/", *limits, str(corpus)], read)
+    atheris.Setup([name, f"-runs={runs}", "-seed=1", f"-artifact_prefix={place}/", *limits, str(corpus)], read)
     atheris.Fuzz()
 
 
