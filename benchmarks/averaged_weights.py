@@ -19,7 +19,7 @@ from pathlib import Path
 from benchmarks.methods_accuracy import accuracy
 from benchmarks.recording import write_record
 from feddecorr.config.experiment import Experiment
-from feddecorr.config.overrides import read_words
+from feddecorr.config.overrides import read_overrides
 from feddecorr.core.states import Mean, State
 from feddecorr.paper.scales import find_scale
 from feddecorr.results.sample import Sample
@@ -37,7 +37,7 @@ def measure(schedule: str, arm: str, seed: int) -> dict[str, float]:
     scale = find_scale("many")
     words = f"{scale.every} {scale.data['cifar10']} partition.alpha=0.1 regularizers={arm} seed={seed}".split()
     words += ["evaluation.every=1000", *(["training.schedule=constant"] if schedule == "constant" else [])]
-    experiment = Experiment.parse(read_words(words))
+    experiment = Experiment.parse(read_overrides(words))
     simulation = Simulation(experiment)
     states: deque[State] = deque((record.state for record in run(experiment, through=simulation)), LAST)
     average = Mean()

@@ -24,7 +24,7 @@ import torch
 from benchmarks.recording import write_record
 from benchmarks.turns import Contestant, contest, take_part
 from feddecorr.config.experiment import Experiment
-from feddecorr.config.overrides import read_words
+from feddecorr.config.overrides import read_overrides
 from feddecorr.engines.allocator import keep_freed_memory
 from feddecorr.runs.eval_schedule import rhythm
 from feddecorr.runs.pipeline import run
@@ -47,7 +47,7 @@ NEVER = 10**6
 
 def train(words: list[str]) -> Iterator[int]:
     """Run the experiment; yield the number of its rounds, one by one."""
-    for _ in run(Experiment.parse(read_words(words))):
+    for _ in run(Experiment.parse(read_overrides(words))):
         yield 1
 
 
@@ -56,7 +56,7 @@ def forward(words: list[str], part: int) -> Iterator[int]:
     """Go over a core's part of the test images, again and again; yield the number of times, one by one."""
     keep_freed_memory()
     torch.set_num_threads(1)
-    experiment = Experiment.parse(read_words(words))
+    experiment = Experiment.parse(read_overrides(words))
     simulation = Simulation(experiment)
     dataset, model = simulation.dataset, simulation.task.build_model().eval()
     mine = dataset.test.pixels.split(experiment.evaluation.batch)[part::CORES]
@@ -103,7 +103,7 @@ def main() -> None:
     for title, words in SETTINGS.items():
         if arguments.only not in title:
             continue
-        experiment = Experiment.parse(read_words(words))
+        experiment = Experiment.parse(read_overrides(words))
         dataset = experiment.data.load()
         every = rhythm(experiment, len(dataset.train), len(dataset.test))
         seconds = measure(words, arguments.turns)

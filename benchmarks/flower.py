@@ -26,7 +26,7 @@ import psutil
 
 from benchmarks.recording import write_record
 from feddecorr.config.experiment import Experiment
-from feddecorr.config.overrides import read_words
+from feddecorr.config.overrides import read_overrides
 from feddecorr.core.messages import Broadcast
 from feddecorr.core.wire import from_bytes, to_bytes
 from feddecorr.flower.session import simulated
@@ -70,7 +70,7 @@ def _megabytes(process: psutil.Process) -> float:
 
 def rounds_of(words: list[str]) -> list[float]:
     """Return the moments at which rounds are done, from the start of the run."""
-    experiment = Experiment.parse(read_words(words))
+    experiment = Experiment.parse(read_overrides(words))
     start = time.perf_counter()
     return [time.perf_counter() - start for _ in run(experiment)]
 
@@ -92,10 +92,10 @@ def compare_engines(rounds: int) -> dict[str, Any]:
 
 def start_of_flower() -> dict[str, float]:
     """Return the seconds until Ray and all nodes answer."""
-    experiment = Experiment.parse(read_words([*TEN, "engine=flower"]))
+    experiment = Experiment.parse(read_overrides([*TEN, "engine=flower"]))
     simulation = Simulation(experiment)
     start = time.perf_counter()
-    with simulated(simulation.shards, experiment.engine.hands(experiment.training.threads)):
+    with simulated(simulation.shards, experiment.engine.parallel_jobs(experiment.training.threads)):
         return {"Ray and all nodes": round(time.perf_counter() - start, 2)}
 
 
@@ -112,7 +112,7 @@ def where_time_goes(sizes: list[float]) -> list[dict[str, Any]]:
     found = []
     for size in sizes:
         words = [*TWO, *model_of(size)]
-        server = Simulation(Experiment.parse(read_words(words))).federation.start()
+        server = Simulation(Experiment.parse(read_overrides(words))).federation.start()
         broadcast = Broadcast.of(1, server)
         content = to_bytes(broadcast)
         tries = []

@@ -37,7 +37,7 @@ from flwr.superlink.grid import InMemoryGrid
 
 from benchmarks.recording import write_record
 from feddecorr.config.experiment import Experiment
-from feddecorr.config.overrides import read_words
+from feddecorr.config.overrides import read_overrides
 from feddecorr.core.messages import Broadcast, Update
 from feddecorr.core.wire import from_bytes, to_bytes
 from feddecorr.data import PixelSums
@@ -127,7 +127,7 @@ def measure(count: int, cohort: int, rounds: int) -> dict[str, Any]:
     """Do the rounds, and say what they took of the server."""
     words = ["data=nodes", f"clients={count}", f"participation={cohort / count}", f"rounds={rounds}"]
     network = ["model=mobilenetv2", "engine=flower", "evaluation.every=1000000"]
-    experiment = Experiment.parse(read_words([*words, *network]))
+    experiment = Experiment.parse(read_overrides([*words, *network]))
     with Fleet(count) as fleet, tempfile.TemporaryDirectory() as folder:
         start = time.process_time()
         connection = Deployment(fleet.grid, experiment, Path(folder) / "run", test=None, say=lambda _: None)

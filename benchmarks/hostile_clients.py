@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from benchmarks.recording import write_record
 from feddecorr.config.experiment import Experiment
-from feddecorr.config.overrides import read_words
+from feddecorr.config.overrides import read_overrides
 from feddecorr.errors import RunError
 from feddecorr.runs.pipeline import run
 
@@ -35,7 +35,7 @@ WORDS = [
     "training.epochs=2", "training.lr=0.1", "rounds=20", "missing=continue", "evaluation.every=20",
     f"evaluation.final={LAST}",
 ]  # fmt: skip
-TOGETHER = ["training.together=10"]
+TOGETHER = ["training.clients_per_batch=10"]
 NORMALIZED = ["model.norm=batch"]
 """Statistics are there to be attacked with BatchNorm alone, whose clients train one by one."""
 
@@ -46,7 +46,7 @@ RULES = {
     "geometric median": ["transforms.geometric_median.name=geometric_median"],
     "Krum": ["transforms.krum.hostile=2"],
     "multi-Krum": ["transforms.krum.hostile=2", "transforms.krum.keep=6"],
-    "clipping": ["transforms.clip.norm=1"],
+    "clipping": ["transforms.clip.clipping_norm=1"],
 }
 NOBODY = "nobody"
 NORMAL = "nobody (BatchNorm)"
@@ -80,7 +80,7 @@ class Cell(NamedTuple):
     def accuracy(self) -> float | None:
         """Return the mean accuracy of the last rounds; None where the run ended before."""
         try:
-            records = list(run(Experiment.parse(read_words(self.words()))))
+            records = list(run(Experiment.parse(read_overrides(self.words()))))
         except RunError:
             return None
         return round(statistics.fmean(record.accuracy or 0.0 for record in records[-LAST:]), 4)

@@ -18,7 +18,7 @@ from typing import Any
 
 from benchmarks.recording import command, write_record
 from feddecorr.config.experiment import Experiment
-from feddecorr.config.overrides import read_words
+from feddecorr.config.overrides import read_overrides
 from feddecorr.engines.allocator import keep_freed_memory
 from feddecorr.runs.pipeline import run
 
@@ -78,7 +78,7 @@ def main() -> None:
     parser.add_argument("--record", type=Path, help="NAME of the files NAME.json and NAME.md")
     arguments = parser.parse_intermixed_args()
     keep_freed_memory()
-    settings = read_words([*SETTINGS, *arguments.words])
+    settings = read_overrides([*SETTINGS, *arguments.words])
     # In full batches of 64, `paper` with beta = 6.2 is `released` with beta = 0.1: only the scale differs.
     scales = [("none", 0.0), *(("paper", beta) for beta in arguments.paper)]
     scales += [("released", beta) for beta in arguments.released]

@@ -27,7 +27,7 @@ import psutil
 from benchmarks.recording import write_record
 from benchmarks.turns import environment
 from feddecorr.config.experiment import Experiment
-from feddecorr.config.overrides import read_words
+from feddecorr.config.overrides import read_overrides
 from feddecorr.engines.processes import context
 from feddecorr.runs.pipeline import run
 
@@ -61,7 +61,7 @@ def _own_share(pid: int) -> int:
 
 def one(clients: int, engine: str) -> dict[str, float]:
     """Do a run in this process, and return what it took."""
-    experiment = Experiment.parse(read_words(words(clients, engine)))
+    experiment = Experiment.parse(read_overrides(words(clients, engine)))
     if engine == "pool":
         ready = context().Process(target=int)  # when it has ended, the server process has its imports behind it
         ready.start()

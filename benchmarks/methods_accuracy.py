@@ -19,7 +19,7 @@ import torch
 
 from benchmarks.recording import write_record
 from feddecorr.config.experiment import Experiment
-from feddecorr.config.overrides import read_words
+from feddecorr.config.overrides import read_overrides
 from feddecorr.core.states import State
 from feddecorr.core.threads import threads
 from feddecorr.engines.allocator import keep_freed_memory
@@ -34,7 +34,7 @@ CURVES = ("last model", "mean of last two models")
 
 def measure(words: list[str]) -> dict[str, list[float]]:
     """Return the accuracy after each round, of the model and of its average with the one before."""
-    experiment = Experiment.parse(read_words([*words, "engine=pool", "evaluation.every=1000"]))
+    experiment = Experiment.parse(read_overrides([*words, "engine=pool", "evaluation.every=1000"]))
     simulation = Simulation(experiment)
     states = [record.state for record in run(experiment)]
     pairs = zip(states, states[:1] + states, strict=False)

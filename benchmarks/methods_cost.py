@@ -24,7 +24,7 @@ import torch
 
 from benchmarks.recording import write_record
 from feddecorr.config.experiment import Experiment
-from feddecorr.config.overrides import read_words
+from feddecorr.config.overrides import read_overrides
 from feddecorr.engines.allocator import keep_freed_memory
 from feddecorr.methods import METHODS
 from feddecorr.server.federation import Simulation
@@ -48,11 +48,11 @@ def prepare(contestant: str) -> Callable[[], float]:
     augment = "crop,flip" if contestant.endswith(AUGMENTED) else "none"
     regularizer = "feddecorr" if contestant.endswith(DECORRELATED) else "none"
     words = [*WORDS, f"method={name}", f"data.augment={augment}", f"regularizers={regularizer}"]
-    simulation = Simulation(Experiment.parse(read_words(words)))
+    simulation = Simulation(Experiment.parse(read_overrides(words)))
     client, server = Client(simulation.task), simulation.federation.start()
     method = simulation.task.experiment.method
     first, memory = client(method.broadcast(1, server), simulation.shards[0], {})
-    server = replace(method.step(server, [first], simulation.federation.info(1)), buffers=first.buffers)
+    server = replace(method.aggregate(server, [first], simulation.federation.info(1)), buffers=first.buffers)
     sent = method.broadcast(2, server)
 
     def play() -> float:

@@ -23,7 +23,7 @@ from playwright.sync_api import sync_playwright
 
 from benchmarks.recording import write_record
 from feddecorr.config.experiment import Experiment
-from feddecorr.config.overrides import read_words
+from feddecorr.config.overrides import read_overrides
 from feddecorr.core.files import load_tensors
 from feddecorr.report.runs_page import write_report
 from feddecorr.runs.directory import RunDirectory
@@ -97,7 +97,7 @@ def main() -> None:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         page = Path(folder) / "report.html"
-        made = make_runs(Path(folder), arguments.runs, arguments.rounds, Experiment.parse(read_words(WORDS)))
+        made = make_runs(Path(folder), arguments.runs, arguments.rounds, Experiment.parse(read_overrides(WORDS)))
         started = time.perf_counter()
         write_report(made, page)
         writing = time.perf_counter() - started

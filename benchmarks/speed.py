@@ -25,7 +25,7 @@ from torch.nn.functional import cross_entropy
 from benchmarks.recording import write_record
 from benchmarks.turns import Contestant, contest, take_part
 from feddecorr.config.experiment import Experiment
-from feddecorr.config.overrides import read_words
+from feddecorr.config.overrides import read_overrides
 from feddecorr.runs.pipeline import run
 from feddecorr.server.federation import Simulation
 from feddecorr.server.rounds import draw_clients
@@ -51,7 +51,7 @@ CONTESTANTS: dict[str, list[str]] = {
 def bare(words: list[str]) -> Iterator[int]:
     """Train the same clients' batches in a bare loop; yield the number of images after each round."""
     torch.set_num_threads(1)
-    experiment = Experiment.parse(read_words(words))
+    experiment = Experiment.parse(read_overrides(words))
     simulation = Simulation(experiment)
     images = simulation.dataset.normalize(simulation.dataset.train.pixels).contiguous(memory_format=torch.channels_last)
     labels = simulation.dataset.train.labels
@@ -84,7 +84,7 @@ def bare(words: list[str]) -> Iterator[int]:
 
 def ours(words: list[str]) -> Iterator[int]:
     """Run the experiment; yield the number of images after each round."""
-    experiment = Experiment.parse(read_words(words))
+    experiment = Experiment.parse(read_overrides(words))
     sizes = Simulation(experiment).shards.sizes
     for record in run(experiment):
         yield int(sum(sizes[client] for client in record.clients))

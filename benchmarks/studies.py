@@ -28,7 +28,7 @@ import psutil
 
 from benchmarks.recording import write_record
 from feddecorr.config.experiment import Experiment
-from feddecorr.config.overrides import read_words
+from feddecorr.config.overrides import read_overrides
 from feddecorr.engines.allocator import keep_freed_memory
 from feddecorr.engines.pool import Pool
 from feddecorr.engines.processes import context
@@ -47,7 +47,7 @@ LIMITS = {"overhead": 0.02, "busy": 0.9, "time left": 0.3}
 
 def experiments(count: int, words: Sequence[str]) -> list[Experiment]:
     """Return equal runs: they differ in their seeds."""
-    return [Experiment.parse(read_words([*WORDS, *words, f"seed={seed}"])) for seed in range(count)]
+    return [Experiment.parse(read_overrides([*WORDS, *words, f"seed={seed}"])) for seed in range(count)]
 
 
 def by_themselves(given: Sequence[Experiment]) -> float:

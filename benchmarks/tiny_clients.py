@@ -36,9 +36,9 @@ CONTESTANTS: dict[str, list[list[str]]] = {
     YARDSTICK: [["bare"]] * CORES,
     "serial": [["ours"]],
     "pool": [["ours", "engine=pool"]],
-    "serial, together": [["ours", "training.together=auto"]],
-    "pool, together": [["ours", "training.together=auto", "engine=pool"]],
-    "pool, merged": [["ours", "training.together=auto", "training.merge=true", "engine=pool"]],
+    "serial, together": [["ours", "training.clients_per_batch=auto"]],
+    "pool, together": [["ours", "training.clients_per_batch=auto", "engine=pool"]],
+    "pool, merged": [["ours", "training.clients_per_batch=auto", "training.pre_aggregate=true", "engine=pool"]],
 }
 """The processes of each contestant: what they run, and with which settings."""
 

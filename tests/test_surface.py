@@ -9,7 +9,7 @@ import pytest
 from pages import ROOT, all_pages
 from surface import SURFACE, said_of
 
-from feddecorr.config.experiment import FAMILIES
+from feddecorr.config.experiment import REGISTRIES
 
 PAGES = {page.path: page for page in all_pages()}
 PAGE = PAGES["docs/extending.md"].text
@@ -55,9 +55,9 @@ def test_what_a_package_offers_at_its_top_is_listed(module: str) -> None:
     assert set(SURFACE[module]) == set(import_module(module).__all__)
 
 
-@pytest.mark.parametrize("setting", FAMILIES)
+@pytest.mark.parametrize("setting", REGISTRIES)
 def test_every_family_has_its_row_and_its_base_is_listed(setting: str) -> None:
-    base = FAMILIES[setting].base
+    base = REGISTRIES[setting].base
     assert re.search(rf"^\| `{setting}` \| `{base.__name__}`", PAGE, re.MULTILINE)
     homes = [module for module, names in SURFACE.items() if base.__name__ in names]
     assert [getattr(import_module(module), base.__name__) for module in homes] == [base]

@@ -49,12 +49,12 @@ def segments(process: psutil.Process) -> set[str]:
 def part(out: Path, rounds: int) -> None:
     """Go on up to that round in this process, and print what it uses, as JSON."""
     from feddecorr.config.experiment import Experiment  # noqa: PLC0415
-    from feddecorr.config.overrides import read_words  # noqa: PLC0415
+    from feddecorr.config.overrides import read_overrides  # noqa: PLC0415
     from feddecorr.runs.pipeline import ensure  # noqa: PLC0415 - only here
 
     words = ["participation=0.5", "method=scaffold", "evaluation.clients=true", "evaluation.every=5", "engine=pool"]
     more = ["engine.workers=2", "trackers=tensorboard", f"rounds={rounds}"]
-    experiment = Experiment.parse(read_words([*WORDS, *words, *more]))
+    experiment = Experiment.parse(read_overrides([*WORDS, *words, *more]))
     seen = []
     for _ in ensure(experiment, out):
         family = [psutil.Process(), *psutil.Process().children(recursive=True)]

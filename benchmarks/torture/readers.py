@@ -25,7 +25,7 @@ from benchmarks.torture.small_runs import WORDS, small_experiment
 from feddecorr.cli.choosing import choose_runs
 from feddecorr.collapse.statistics import Statistics
 from feddecorr.config.experiment import Experiment
-from feddecorr.config.overrides import read_words
+from feddecorr.config.overrides import read_overrides
 from feddecorr.core.evidence import Evidence
 from feddecorr.core.messages import Broadcast, Update
 from feddecorr.core.trust import STRANGER
@@ -76,13 +76,13 @@ def _settings(_: Path) -> Reader:
     document = small_experiment("regularizers=feddecorr", "transforms=clip").to_dict()
     toml = 'rounds = 3\nmodel = "mlp"\n[training]\nlr = 0.1\n[partition]\nname = "dirichlet"\nalpha = 0.5\n'
     whole = {"experiment.json": json.dumps(document).encode(), "experiment.toml": toml.encode()}
-    return Reader(whole, _file(lambda path: Experiment.parse(read_words([str(path)]), STRANGER)))
+    return Reader(whole, _file(lambda path: Experiment.parse(read_overrides([str(path)]), STRANGER)))
 
 
 def _words(_: Path) -> Reader:
     def read(_: Path, __: str, content: bytes) -> object:
         words = content.decode(errors="surrogateescape").split("\n")
-        return Experiment.parse(read_words([word for word in words if "=" in word]), STRANGER)
+        return Experiment.parse(read_overrides([word for word in words if "=" in word]), STRANGER)
 
     return Reader({"words": "\n".join(WORDS).encode()}, read)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from feddecorr.config.experiment import Experiment
-from feddecorr.config.overrides import read_words
+from feddecorr.config.overrides import read_overrides
 
 WORDS = [
     "data=synthetic", "data.train=120", "data.test=40", "data.classes=4", "data.channels=1", "data.size=8",
@@ -19,7 +19,7 @@ WORDS = [
 
 def small_experiment(*words: str) -> Experiment:
     """Return an experiment that takes a second."""
-    return Experiment.parse(read_words([*WORDS, *words]))
+    return Experiment.parse(read_overrides([*WORDS, *words]))
 
 
 def outcome(directory: Path) -> Any:

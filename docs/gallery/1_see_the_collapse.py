@@ -47,8 +47,8 @@ plt.show()
 
 print("classes  accuracy  significant  effective rank  of local models")
 for classes, record in last.items():
-    local = np.mean([model.effective_rank for model in record.local_models.values()])
-    numbers = f"{record.significant_singular_values:11} {record.effective_rank:15.1f} {local:16.1f}"
+    local_rank = np.mean([model.effective_rank for model in record.local_models.values()])
+    numbers = f"{record.significant_singular_values:11} {record.effective_rank:15.1f} {local_rank:16.1f}"
     print(f"{classes:7} {record.accuracy:9.3f} {numbers}")
 
 # %%

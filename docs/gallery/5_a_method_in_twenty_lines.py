@@ -25,7 +25,7 @@ class Slow(Method):
 
     share: float = Field(0.5, gt=0, le=1, description="part of the way")
 
-    def step(self, server: Server, updates: Iterable[Update], info: RoundInfo) -> Server:
+    def aggregate(self, server: Server, updates: Iterable[Update], info: RoundInfo) -> Server:
         """Move the server."""
         return replace(server, weights=extrapolate(server.weights, mean_weights(updates), self.share))
 

@@ -26,7 +26,7 @@ FILES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "CITATIO
 FOLDERS = ("docs", "examples", "results")
 
 
-def lay_out(folder: Path) -> None:
+def match_layout(folder: Path) -> None:
     """Put all pages, and what they link to, into a folder in place of what it held; but pictures of examples stay."""
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.iterdir():
@@ -47,7 +47,7 @@ def build(folder: Path, *, gallery: bool) -> int:
     """Build the site in a folder's `html`; return 0 if there was no warning and nothing is wrong with it."""
     for old in ("html", "doctrees"):
         shutil.rmtree(folder / old, ignore_errors=True)
-    lay_out(folder / "pages")
+    match_layout(folder / "pages")
     words = ["--conf-dir", HERE, "--doctree-dir", folder / "doctrees", "--define", f"plot_gallery={gallery}"]
     html = folder / "html"
     if failed := build_main([*map(str, words), "--fail-on-warning", "--quiet", str(folder / "pages"), str(html)]):

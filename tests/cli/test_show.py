@@ -6,9 +6,9 @@ import pytest
 from command_line import CommandLine
 from small import forget_models, small
 
-from feddecorr.config.experiment import FAMILIES
+from feddecorr.config.experiment import REGISTRIES
 from feddecorr.config.training import Evaluation, Training
-from feddecorr.core.registry import Kind
+from feddecorr.core.registry import Config
 from feddecorr.errors import RunError
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import run
@@ -73,7 +73,7 @@ def test_a_run_without_a_finished_round_says_so(feddecorr: CommandLine, tmp_path
 
 def test_list_names_every_kind(feddecorr: CommandLine) -> None:
     listed = feddecorr("list").out
-    for family in FAMILIES.values():
+    for family in REGISTRIES.values():
         for name, cls in family.table.items():
             assert name in listed
             assert cls.line() in listed
@@ -83,13 +83,13 @@ def test_list_names_every_kind(feddecorr: CommandLine) -> None:
 def test_list_of_a_family_shows_its_options(feddecorr: CommandLine, word: str) -> None:
     listed = feddecorr("list", word)
     assert listed.code == 0
-    family = next(found for setting, found in FAMILIES.items() if setting.rstrip("s") == word.rstrip("s"))
+    family = next(found for setting, found in REGISTRIES.items() if setting.rstrip("s") == word.rstrip("s"))
     for cls in family.table.values():
         assert all(option in listed.out for option in cls.model_fields)
 
 
 @pytest.mark.parametrize(("word", "kind"), [("training", Training), ("evaluation", Evaluation)])
-def test_options_that_belong_to_no_family_are_listed_too(feddecorr: CommandLine, word: str, kind: type[Kind]) -> None:
+def test_options_that_belong_to_no_family_are_listed_too(feddecorr: CommandLine, word: str, kind: type[Config]) -> None:
     """With their defaults."""
     rows = [line.split() for line in feddecorr("list", word).out.splitlines()]
     defaults = {row[0]: row[1] for row in rows if len(row) > 1}

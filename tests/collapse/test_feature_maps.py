@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from feddecorr.collapse.feature_maps import capture_levels
+from feddecorr.collapse.feature_maps import capture_feature_maps
 from feddecorr.core.randomness import seeded
 from feddecorr.models import MODELS
 
@@ -31,7 +31,7 @@ def build(name: str) -> nn.Module:
 def test_levels_are_the_ends_of_the_stages(name: str) -> None:
     """One for each resolution but the last, whose end is the representation; a network without maps has none."""
     model = build(name)
-    with capture_levels(model) as levels:
+    with capture_feature_maps(model) as levels:
         model(images())
     assert [level.shape for level in levels.pooled] == [(2, channels) for channels in CHANNELS[name]]
 
@@ -43,7 +43,7 @@ def test_every_network_of_the_table_is_tested_here() -> None:
 def test_a_level_is_the_mean_of_the_last_map_of_its_resolution() -> None:
     """After the activation, in the convnet."""
     model = build("convnet")
-    with capture_levels(model) as levels:
+    with capture_feature_maps(model) as levels:
         model(images())
     first = nn.Sequential(*list(model.get_submodule("features").children())[:3])(images())
     torch.testing.assert_close(levels.pooled[0], first.mean((2, 3)))
@@ -52,7 +52,7 @@ def test_a_level_is_the_mean_of_the_last_map_of_its_resolution() -> None:
 def test_levels_are_of_the_latest_pass_and_the_model_stays_as_it_was() -> None:
     """No hook is left after the block, and what was seen last stays readable."""
     model = build("convnet")
-    with capture_levels(model) as levels:
+    with capture_feature_maps(model) as levels:
         model(images())
         model(images()[:1])
     assert [len(level) for level in levels.pooled] == [1, 1, 1]

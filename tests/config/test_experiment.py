@@ -7,8 +7,8 @@ import pytest
 from pydantic import ValidationError
 from small import small
 
-from feddecorr.config.experiment import FAMILIES, Experiment
-from feddecorr.config.overrides import read_words
+from feddecorr.config.experiment import REGISTRIES, Experiment
+from feddecorr.config.overrides import read_overrides
 from feddecorr.errors import UserError
 from feddecorr.objective.regularizers import FedDecorr
 from feddecorr.partition import Dirichlet
@@ -16,7 +16,7 @@ from feddecorr.transforms import Clip
 
 
 def parse(*words: str) -> Experiment:
-    return Experiment.parse(read_words(words))
+    return Experiment.parse(read_overrides(words))
 
 
 def test_words_and_python_say_the_same() -> None:
@@ -69,7 +69,7 @@ def test_an_experiment_is_frozen() -> None:
         ("training.lr=-1", "training.lr: "),
         ("partition.alpha=nan", "partition.alpha: "),
         ("partition.alpha=0", "partition.alpha: "),
-        ("buffers=global", "buffers: "),
+        ("batchnorm=global", "buffers: "),
         ("engine=pool engine.workers=0", "engine.workers: "),
         ("method=nowhere:Method", "cannot be imported"),
         ("method=pathlib:Path", "is no subclass of Method"),
@@ -104,7 +104,7 @@ def test_kinds_from_outside_are_found_again() -> None:
 
 
 def test_every_kind_says_what_it_is() -> None:
-    for family in FAMILIES.values():
+    for family in REGISTRIES.values():
         for cls in family.table.values():
             assert len(cls.line()) > 10
             assert all(field.description for field in cls.model_fields.values()), cls

@@ -128,10 +128,10 @@ def test_the_amount_is_what_the_drift_is_divided_by(momentum: float) -> None:
 def test_clipping_bounds_a_step_and_a_wide_bound_changes_nothing() -> None:
     words = ["training.steps=1", "training.momentum=0", "training.weight_decay=0"]
     start = Simulation(small(*words)).federation.start().weights
-    clipped = train(*words, "training.clip=0.01").weights
+    clipped = train(*words, "training.max_grad_norm=0.01").weights
     length = sum(float((clipped[name] - start[name]).square().sum()) for name in start) ** 0.5
     assert length == pytest.approx(0.05 * 0.01, rel=1e-3)
-    assert digest(train(*words, "training.clip=1e9").weights) == digest(train(*words).weights)
+    assert digest(train(*words, "training.max_grad_norm=1e9").weights) == digest(train(*words).weights)
 
 
 def test_adamw_learns_and_what_needs_sgd_refuses_it() -> None:

@@ -13,7 +13,7 @@ from command_line import CommandLine
 from small import SETTINGS, result, small, write_settings
 
 from feddecorr.config.command import command
-from feddecorr.config.experiment import FAMILIES, Experiment
+from feddecorr.config.experiment import REGISTRIES, Experiment
 from feddecorr.core.trust import VARIABLE, Trust
 from feddecorr.errors import UserError
 from feddecorr.runs.directory import RunDirectory
@@ -75,7 +75,7 @@ def spoil(place: Path, named: dict[str, Any]) -> Path:
 
 
 def test_every_family_is_tried() -> None:
-    assert set(FAMILIES) <= {setting for named in NAMED for setting in named}
+    assert set(REGISTRIES) <= {setting for named in NAMED for setting in named}
 
 
 @pytest.mark.parametrize("named", NAMED, ids="-".join)

@@ -27,7 +27,7 @@ from typer.main import get_command
 
 import feddecorr
 from feddecorr.config.experiment import Experiment
-from feddecorr.config.overrides import read_words
+from feddecorr.config.overrides import read_overrides
 from feddecorr.paper.commands import app
 from feddecorr.sweeps.sweep import Sweep
 
@@ -163,7 +163,7 @@ def shortly(start: Callable[..., object]) -> Callable[..., object]:
     def start_shorter(experiment: Experiment, *arguments: Any, **options: Any) -> object:
         if "through" in options:
             return start(experiment, *arguments, **options)
-        shorter = Experiment.parse(read_words(SHORT_RUN.split(), onto=experiment.to_dict()))
+        shorter = Experiment.parse(read_overrides(SHORT_RUN.split(), onto=experiment.to_dict()))
         return start(shorter, *arguments, **options)
 
     return start_shorter

@@ -13,7 +13,7 @@ from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import resume, run
 from feddecorr.server.federation import Simulation
 
-TOGETHER = "model=mlp model.widths=[16] clients=6 partition.minimum=3 training.together=2"
+TOGETHER = "model=mlp model.widths=[16] clients=6 partition.minimum=3 training.clients_per_batch=2"
 
 
 @pytest.fixture(
@@ -21,12 +21,12 @@ TOGETHER = "model=mlp model.widths=[16] clients=6 partition.minimum=3 training.t
     params=[
         "",
         "regularizers=feddecorr",
-        "buffers=local",
+        "batchnorm=local",
         "method=outside:Remembering",
         TOGETHER,
-        f"{TOGETHER} training.merge=true method=fedavgm",
-        "training.together=2 training.merge=true buffers=pooled",
-        "buffers=local training.together=2",
+        f"{TOGETHER} training.pre_aggregate=true method=fedavgm",
+        "training.clients_per_batch=2 training.pre_aggregate=true batchnorm=pooled",
+        "batchnorm=local training.clients_per_batch=2",
         f"{TOGETHER} method=scaffold regularizers=feddecorr",
     ],
 )
@@ -48,7 +48,8 @@ def bits(update: Update) -> str:
 
 
 @pytest.mark.parametrize(
-    "words", ["", "model=mlp model.widths=[] training.together=2", "buffers=local training.together=2"]
+    "words",
+    ["", "model=mlp model.widths=[] training.clients_per_batch=2", "batchnorm=local training.clients_per_batch=2"],
 )
 @pytest.mark.parametrize("engine", ["serial", "pool"])
 def test_updates_can_be_kept(tmp_path: Path, engine: str, words: str) -> None:
@@ -66,7 +67,9 @@ def test_updates_can_be_kept(tmp_path: Path, engine: str, words: str) -> None:
     assert len({then for _, then in kept}) == 9
 
 
-@pytest.mark.parametrize("words", ["", TOGETHER, f"{TOGETHER} training.merge=true", "clients=12 partition.minimum=1"])
+@pytest.mark.parametrize(
+    "words", ["", TOGETHER, f"{TOGETHER} training.pre_aggregate=true", "clients=12 partition.minimum=1"]
+)
 def test_a_killed_worker_is_replaced_and_leaves_no_trace(tmp_path: Path, words: str) -> None:
     """Whether it played one client, a group, or several at once."""
     killed = ["method=outside:Killed", f"method.directory={tmp_path}"]

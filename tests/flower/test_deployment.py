@@ -78,7 +78,7 @@ def test_nodes_with_their_own_images_give_the_bits_of_serial(
     configs: dict[int, dict[str, Any]], dataset: Dataset, tmp_path: Path, name: str
 ) -> None:
     """Constants come from merged sums, updates in any order; the server evaluates on its own test images."""
-    words = [f"method={name}", "regularizers=feddecorr", "participation=0.7", "rounds=3", "buffers=local"]
+    words = [f"method={name}", "regularizers=feddecorr", "participation=0.7", "rounds=3", "batchnorm=local"]
     experiment = elsewhere(*words)
     connection = connect(LocalGrid(configs), experiment, tmp_path / "run", test=dataset)
     found = list(ensure(experiment, tmp_path / "run", through=connection))
@@ -133,7 +133,7 @@ def test_a_node_that_comes_back_is_known_by_its_client_and_remembers(
 
 @pytest.mark.parametrize(
     ("words", "begins_anew"),
-    [(["method=moon"], True), (["buffers=local"], True), (["method=scaffold"], False), (["method=feddyn"], False)],
+    [(["method=moon"], True), (["batchnorm=local"], True), (["method=scaffold"], False), (["method=feddyn"], False)],
 )
 def test_a_lost_memory_is_noticed(
     configs: dict[int, dict[str, Any]], tmp_path: Path, words: list[str], begins_anew: bool

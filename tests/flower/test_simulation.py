@@ -63,7 +63,7 @@ def test_flower_gives_the_bits_of_serial(session: Session, name: str) -> None:
     assert result(run(experiment, through=Through(session, experiment))) == result(run(experiment))
 
 
-@pytest.mark.parametrize("words", [["buffers=local"], ["training.precision=bf16"], ["model=outside:Half"]])
+@pytest.mark.parametrize("words", [["batchnorm=local"], ["training.precision=bf16"], ["model=outside:Half"]])
 def test_types_of_tensors_survive(session: Session, words: list[str]) -> None:
     """Counters of BatchNorm stay whole numbers, and bfloat16 stays bfloat16."""
     experiment = small("method=moon", "rounds=2", *words)

@@ -13,7 +13,7 @@ from torch import Tensor
 from feddecorr.core.messages import Broadcast, Update
 from feddecorr.core.states import State
 from feddecorr.server.federation import Simulation
-from feddecorr.training.client import NO_ROOM, Client, Outcome
+from feddecorr.training.client import NO_OUT_BUFFERS, Client, Outcome
 
 MLP = [
     "data.size=20",
@@ -69,7 +69,7 @@ class Neighbours:
 
     def outcomes(self, clients: Sequence[int]) -> dict[int, Outcome]:
         """Train side by side, whatever comes of it."""
-        held = [(self.simulation.shards[client], self._memories[client], NO_ROOM) for client in clients]
+        held = [(self.simulation.shards[client], self._memories[client], NO_OUT_BUFFERS) for client in clients]
         return self._client.together(self._sent, held)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from feddecorr.config.experiment import Experiment
-from feddecorr.config.overrides import read_words
+from feddecorr.config.overrides import read_overrides
 from feddecorr.results.study import Arm, Result
 from feddecorr.results.summary import Summary
 
@@ -17,7 +17,7 @@ DIMENSIONS = 8
 
 def experiment(words: str = "") -> Experiment:
     """Return a small experiment, changed by words."""
-    return Experiment.parse(read_words(f"{SETTINGS} {words}".split()))
+    return Experiment.parse(read_overrides(f"{SETTINGS} {words}".split()))
 
 
 def summary(
@@ -45,7 +45,7 @@ def summary(
         }
         for number, value in enumerate(curve, start=1)
     ]
-    local = {
+    context = {
         str(client): {
             "effective_rank": local_rank,
             "significant_singular_values": local_rank,
@@ -60,7 +60,7 @@ def summary(
         environment={},
         rounds=rounds,
         spectrum=spectrum,
-        local_models={} if local_rank is None else local,
+        local_models={} if local_rank is None else context,
         local_terms={client: {"feddecorr": list(values)} for client, values in (terms or {}).items()},
     )
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from feddecorr.core.messages import RoundInfo, Server, Update
 from feddecorr.core.states import Mean, State
 from feddecorr.methods import Method
-from feddecorr.objective.context import Local, Trained
+from feddecorr.objective.context import ClientContext, Trained
 from feddecorr.objective.terms import Pass, Term
 
 
@@ -24,9 +24,9 @@ class Failing(Method):
     client: int = 1
     round: int = 2
 
-    def terms(self, local: Local) -> Mapping[str, Term]:
+    def terms(self, context: ClientContext) -> Mapping[str, Term]:
         """Raise when the time has come."""
-        if (local.client, local.broadcast.round) == (self.client, self.round):
+        if (context.client, context.broadcast.round) == (self.client, self.round):
             raise ZeroDivisionError("as it was told to")
         return {}
 
@@ -39,10 +39,10 @@ class Killed(Method):
     times: int = 1
     directory: str = ""
 
-    def terms(self, local: Local) -> Mapping[str, Term]:
+    def terms(self, context: ClientContext) -> Mapping[str, Term]:
         """Count the deaths in files, which survive them."""
         died = len(list(Path(self.directory).iterdir()))
-        if (local.client, local.broadcast.round) == (self.client, self.round) and died < self.times:
+        if (context.client, context.broadcast.round) == (self.client, self.round) and died < self.times:
             (Path(self.directory) / str(died)).touch()
             os.kill(os.getpid(), signal.SIGKILL)
         return {}
@@ -51,9 +51,9 @@ class Killed(Method):
 class Remembering(Method):
     """Counts, on the client, in how many rounds it took part, and lets the count act on the objective."""
 
-    def terms(self, local: Local) -> Mapping[str, Term]:
+    def terms(self, context: ClientContext) -> Mapping[str, Term]:
         """Scale a pull towards zero by the count."""
-        count = local.memory.get("count", torch.zeros(()))
+        count = context.memory.get("count", torch.zeros(()))
 
         def pull(forward: Pass) -> Tensor:
             return 1e-3 * count * sum(weight.square().sum() for weight in forward.parameters.values())
@@ -64,16 +64,16 @@ class Remembering(Method):
         """Announce the count."""
         return {"count": torch.zeros(())}
 
-    def finish(self, local: Local, trained: Trained) -> tuple[State, State]:
+    def finish(self, context: ClientContext, trained: Trained) -> tuple[State, State]:
         """Send and remember the count."""
-        count = local.memory.get("count", torch.zeros(())) + 1
+        count = context.memory.get("count", torch.zeros(())) + 1
         return {"count": count}, {"count": count}
 
 
 class Impatient(Method):
     """Takes the first update for all of them, and reads no other."""
 
-    def step(self, server: Server, updates: Iterable[Update], info: RoundInfo) -> Server:
+    def aggregate(self, server: Server, updates: Iterable[Update], info: RoundInfo) -> Server:
         """Stop after one."""
         return replace(server, weights={name: weight.clone() for name, weight in next(iter(updates)).weights.items()})
 
@@ -84,9 +84,9 @@ class Diverging(Method):
     client: int = 1
     round: int = 2
 
-    def finish(self, local: Local, trained: Trained) -> tuple[State, State]:
+    def finish(self, context: ClientContext, trained: Trained) -> tuple[State, State]:
         """Spoil what was trained, after every check of the objective."""
-        if (local.client, local.broadcast.round) == (self.client, self.round):
+        if (context.client, context.broadcast.round) == (self.client, self.round):
             next(iter(trained.weights.values())).fill_(torch.inf)
         return {}, {}
 
@@ -94,7 +94,7 @@ class Diverging(Method):
 class Cubing(Method):
     """Cubes the mean, which large weights do not survive."""
 
-    def move(self, server: Server, mean: State, info: RoundInfo) -> Server:
+    def server_update(self, server: Server, mean: State, info: RoundInfo) -> Server:
         """Take the third power, twice."""
         return replace(server, weights={name: weight.pow(9) for name, weight in mean.items()})
 
@@ -106,12 +106,12 @@ class Drawing(Method):
         """Announce the number."""
         return {"drawn": torch.zeros(())}
 
-    def finish(self, local: Local, trained: Trained) -> tuple[State, State]:
+    def finish(self, context: ClientContext, trained: Trained) -> tuple[State, State]:
         """Draw from PyTorch's global generator, as dropout does."""
         drawn = torch.rand(())
         return {"drawn": drawn}, {"drawn": drawn.clone()}
 
-    def step(self, server: Server, updates: Iterable[Update], info: RoundInfo) -> Server:
+    def aggregate(self, server: Server, updates: Iterable[Update], info: RoundInfo) -> Server:
         """Move every weight by the sum of the numbers."""
         mean, total = Mean(), 0.0
         for update in updates:
@@ -123,25 +123,25 @@ class Drawing(Method):
 class Noisy(Method):
     """Shakes the objective in every step, by PyTorch's global generator, and that of client 1 not at all."""
 
-    def terms(self, local: Local) -> Mapping[str, Term]:
+    def terms(self, context: ClientContext) -> Mapping[str, Term]:
         """Draw anew in every pass."""
-        return {} if local.client == 1 else {"noise": lambda forward: torch.rand(()) * forward.logits.square().mean()}
+        return {} if context.client == 1 else {"noise": lambda forward: torch.rand(()) * forward.logits.square().mean()}
 
 
 class Live(Method):
     """Looks at the network that is being trained, not at the parameters of the pass."""
 
-    def terms(self, local: Local) -> Mapping[str, Term]:
+    def terms(self, context: ClientContext) -> Mapping[str, Term]:
         """Look at one of its weights."""
-        return {"look": lambda forward: 0 * forward.logits.sum() + local.trainable[0].detach().sum()}
+        return {"look": lambda forward: 0 * forward.logits.sum() + context.trainable[0].detach().sum()}
 
 
 class Exploding(Method):
     """Makes the objective of client 1 infinite from the second round on."""
 
-    def terms(self, local: Local) -> Mapping[str, Term]:
+    def terms(self, context: ClientContext) -> Mapping[str, Term]:
         """Multiply by infinity, or by zero."""
-        factor = torch.inf if local.client == 1 and local.broadcast.round > 1 else 0.0
+        factor = torch.inf if context.client == 1 and context.broadcast.round > 1 else 0.0
         return {"blow": lambda forward: factor * forward.logits.square().sum()}
 
 
@@ -152,9 +152,9 @@ class Told(Method):
         """Write down the sizes."""
         return replace(server, memory={"sizes": torch.tensor(info.sizes), "seed": torch.tensor(info.seed)})
 
-    def step(self, server: Server, updates: Iterable[Update], info: RoundInfo) -> Server:
+    def aggregate(self, server: Server, updates: Iterable[Update], info: RoundInfo) -> Server:
         """Write down the round."""
-        moved = super().step(server, updates, info)
+        moved = super().aggregate(server, updates, info)
         return replace(moved, memory={**server.memory, "round": torch.tensor(info.round)})
 
 

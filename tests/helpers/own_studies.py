@@ -10,7 +10,7 @@ from typing import Any
 from small import small
 
 from feddecorr.methods import Method
-from feddecorr.objective.context import Local
+from feddecorr.objective.context import ClientContext
 from feddecorr.objective.terms import Term
 from feddecorr.report.figures import over_rounds
 from feddecorr.results.study import Arm, Figure, Finding, Result, Study, Table
@@ -23,11 +23,11 @@ class Logged(Method):
     directory: str
     number: int
 
-    def terms(self, local: Local) -> Mapping[str, Term]:
+    def terms(self, context: ClientContext) -> Mapping[str, Term]:
         """Add a line to the run's file, in one piece, whoever else writes to it."""
-        if local.client == 0:
+        if context.client == 0:
             file = os.open(Path(self.directory) / "rounds", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-            os.write(file, f"{self.number} {local.broadcast.round}\n".encode())
+            os.write(file, f"{self.number} {context.broadcast.round}\n".encode())
             os.close(file)
         return {}
 

@@ -14,7 +14,7 @@ from feddecorr.core.messages import Broadcast, RoundInfo, Server, Update
 from feddecorr.core.states import State
 from feddecorr.core.threads import threads
 from feddecorr.methods import Method
-from feddecorr.objective.context import Local
+from feddecorr.objective.context import ClientContext
 from feddecorr.objective.terms import Pass, Term
 from feddecorr.server.federation import Simulation
 from feddecorr.training.client import Client
@@ -28,7 +28,7 @@ SEEN: list[Batch] = []
 class Watching(Method):
     """FedAvg that keeps the batches it sees."""
 
-    def terms(self, local: Local) -> Mapping[str, Term]:
+    def terms(self, context: ClientContext) -> Mapping[str, Term]:
         """Look at the batch and go on as usual."""
 
         def watch(forward: Pass) -> Tensor:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from feddecorr.config.experiment import Experiment
-from feddecorr.config.overrides import read_words
+from feddecorr.config.overrides import read_overrides
 from feddecorr.core.states import State
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.record import Record
@@ -23,14 +23,14 @@ SETTINGS: dict[str, Any] = {
     "partition": {"name": "dirichlet", "alpha": 0.3, "minimum": 5},
     "model": {"name": "convnet", "widths": [8, 16]},
     "training": {"epochs": 2, "batch": 16, "lr": 0.05},
-    "evaluation": {"classes": "always"},
+    "evaluation": {"label_measures": "always"},
     "rounds": 3,
 }
 
 
 def small(*words: str) -> Experiment:
     """Return the small experiment, changed by words as on the command line."""
-    return Experiment.parse(read_words(words, onto=SETTINGS))
+    return Experiment.parse(read_overrides(words, onto=SETTINGS))
 
 
 def write_settings(path: Path) -> Path:

@@ -31,7 +31,7 @@ def test_four_rounds_by_the_published_lines(method: Method, rule: Callable[[Arra
     for targets in ([3.0, 1.0], [0.5, 0.5], [-4.0, 2.0], [0.01, 0.0]):
         one, three = np.array(targets), np.array(targets[::-1])
         updates = [update(6, 1, number(*one)), update(2, 3, number(*three))]
-        server = method.step(server, updates, info())
+        server = method.aggregate(server, updates, info())
         delta = (one + 3 * three) / 4 - x
         m = BETA1 * m + (1 - BETA1) * delta
         v = rule(v, delta)
@@ -45,7 +45,7 @@ def test_the_rules_differ() -> None:
     for method, _ in RULES:
         server = method.start(Server(number(1.0), {}), info(1))
         for target in (4.0, 3.0):
-            server = method.step(server, [update(0, 1, number(target))], info())
+            server = method.aggregate(server, [update(0, 1, number(target))], info())
         places.add(float(server.weights["w"]))
     assert len(places) == 3
 
@@ -56,5 +56,5 @@ def test_where_tau_outweighs_everything_the_step_is_plain(kind: type[FedAdagrad 
     still = {"beta2": 1 - 1e-9} if "beta2" in kind.model_fields else {}
     method = kind.model_validate({"lr": 2e6, "beta1": 0.0, "tau": 1e6, **still})
     server = method.start(Server(number(1.0), {}), info(1))
-    moved = method.step(server, [update(0, 1, number(4.0))], info())
+    moved = method.aggregate(server, [update(0, 1, number(4.0))], info())
     assert float(moved.weights["w"]) == pytest.approx(4.0, rel=1e-6)

@@ -28,8 +28,8 @@ def clipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> type[Method]:
 def test_the_example_does_what_it_says(clipped: type[Method]) -> None:
     """From (1, 1) towards (4, 5), five away: by 1 it comes to (1.6, 1.8), by 9 it arrives."""
     server, updates = Server(number(1.0, 1.0), {}), [update(0, 1, number(4.0, 5.0))]
-    assert close(clipped.model_validate({"radius": 1}).step(server, updates, info()).weights, number(1.6, 1.8))
-    assert same(clipped.model_validate({"radius": 9}).step(server, updates, info()).weights, number(4.0, 5.0))
+    assert close(clipped.model_validate({"radius": 1}).aggregate(server, updates, info()).weights, number(1.6, 1.8))
+    assert same(clipped.model_validate({"radius": 9}).aggregate(server, updates, info()).weights, number(4.0, 5.0))
 
 
 @pytest.mark.usefixtures("clipped")

@@ -24,7 +24,7 @@ def test_three_rounds_by_hand() -> None:
         here = float(method.broadcast(1, server).weights["w"])
         sent.append(here)
         updates = [update(0, 1, number(here + change - 1)), update(1, 1, number(here + change + 1))]
-        server = method.step(server, updates, info())
+        server = method.aggregate(server, updates, info())
         places.append(float(server.weights["w"]))
     assert sent == pytest.approx([1.0, 7.0, 9.5])
     assert places == pytest.approx([5.0, 8.0, 9.5])

@@ -19,4 +19,4 @@ def test_a_client_is_plain_sgd_with_momentum_and_weight_decay() -> None:
         / sum(sizes)
         for name in server.weights
     }
-    assert close(experiment.method.step(server, updates, simulation.federation.info(1)).weights, expected)
+    assert close(experiment.method.aggregate(server, updates, simulation.federation.info(1)).weights, expected)

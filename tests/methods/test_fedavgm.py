@@ -12,7 +12,7 @@ def walk(method: FedAvgM, means: list[float]) -> list[float]:
     places = []
     for mean in means:
         here = float(server.weights["w"])
-        server = method.step(
+        server = method.aggregate(
             server, [update(0, 1, number(here + mean - 1)), update(1, 1, number(here + mean + 1))], info()
         )
         places.append(float(server.weights["w"]))

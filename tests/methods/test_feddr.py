@@ -8,7 +8,7 @@ from feddecorr.collapse.representation import capture_representations
 from feddecorr.core.messages import Broadcast
 from feddecorr.errors import UserError
 from feddecorr.methods.feddr import FedDr
-from feddecorr.objective.context import Local
+from feddecorr.objective.context import ClientContext
 from feddecorr.runs.pipeline import run
 from feddecorr.server.federation import Simulation
 from feddecorr.training.client import Client
@@ -64,6 +64,6 @@ def test_a_classifier_without_rows_is_refused() -> None:
     model = nn.Sequential(nn.Linear(3, 3), nn.Tanh())
     model.representation_layer = "1"  # type: ignore[assignment]  # modules take any attribute
     sent = Broadcast(1, weights_of(model), {}, {})
-    local = Local(client=0, broadcast=sent, memory={}, model=model, labels=torch.arange(3), classes=3)
+    context = ClientContext(client=0, broadcast=sent, memory={}, model=model, labels=torch.arange(3), classes=3)
     with pytest.raises(UserError, match=r"needs a classifier with weights for each class, not Tanh\(\)"):
-        FedDr().terms(local)
+        FedDr().terms(context)

@@ -49,7 +49,7 @@ def test_a_round_of_a_part_of_the_clients_by_hand() -> None:
     """From 2, clients with 30 of 120 examples go to 6 on average: the mean drift is −1, and 6 + 1 = 7."""
     method = FedDyn()
     server = method.start(Server(number(2.0), {}), info(10, 20, 90))
-    moved = method.step(server, [update(0, 10, number(4.0)), update(1, 20, number(7.0))], info(10, 20, 90))
+    moved = method.aggregate(server, [update(0, 10, number(4.0)), update(1, 20, number(7.0))], info(10, 20, 90))
     assert close(moved.weights, number(7.0), 1e-12)
 
 
@@ -57,6 +57,6 @@ def test_rounds_in_which_nobody_moves_leave_the_server_where_it_is_only_without_
     """A drift of d is taken off the mean in every round."""
     method = FedDyn()
     server = method.start(Server(number(2.0), {}), info(1))
-    assert close(method.step(server, [update(0, 1, number(2.0))], info()).weights, number(2.0))
+    assert close(method.aggregate(server, [update(0, 1, number(2.0))], info()).weights, number(2.0))
     drifted = Server(number(2.0), {}, {}, {**server.memory, "drift/w": number(0.5)["w"]})
-    assert close(method.step(drifted, [update(0, 1, number(2.0))], info()).weights, number(1.5))
+    assert close(method.aggregate(drifted, [update(0, 1, number(2.0))], info()).weights, number(1.5))

@@ -15,13 +15,13 @@ def test_a_round_by_hand() -> None:
     1 + 7/2·5/4 = 43/8. The ids are no positions.
     """
     updates = [update(3, 30, number(1 + 4.0), amount=2.0), update(1, 10, number(1 - 8.0), amount=8.0)]
-    assert close(FedNova().step(Server(number(1.0), {}), updates, info()).weights, number(43 / 8), 1e-12)
+    assert close(FedNova().aggregate(Server(number(1.0), {}), updates, info()).weights, number(43 / 8), 1e-12)
 
 
 def test_with_equal_work_it_is_fedavg_to_the_last_bit() -> None:
     """Whatever the amount."""
     updates = [update(4, 3, number(1 / 3), 7.3), update(9, 7, number(1e-3), 7.3), update(2, 5, number(5e5), 7.3)]
-    assert same(FedNova().step(Server(number(0.1), {}), updates, info()).weights, mean_weights(updates))
+    assert same(FedNova().aggregate(Server(number(0.1), {}), updates, info()).weights, mean_weights(updates))
     equal = ["partition=homogeneous", "participation=0.5"]
     assert digest(next(run(small("method=fednova", *equal))).state) == digest(next(run(small(*equal))).state)
 
@@ -31,7 +31,7 @@ def test_a_client_that_works_more_does_not_pull_more() -> None:
     server = Server(number(0.0, 0.0), {})
     for steps in (1.0, 2.0, 50.0):
         updates = [update(0, 1, number(1.0, 0.0), 1.0), update(1, 1, number(0.0, steps), steps)]
-        moved = FedNova().step(server, updates, info()).weights["w"]
+        moved = FedNova().aggregate(server, updates, info()).weights["w"]
         assert float(moved[0] / moved[1]) == pytest.approx(1.0)
 
 

@@ -13,14 +13,14 @@ import torch
 from plain import Batch, batches, same, send
 from small import digest, result, small
 
-from feddecorr.collapse.feature_maps import capture_levels
+from feddecorr.collapse.feature_maps import capture_feature_maps
 from feddecorr.collapse.representation import capture_representations
 from feddecorr.config.experiment import Experiment
 from feddecorr.core.messages import Update
 from feddecorr.core.states import State
 from feddecorr.core.threads import threads
 from feddecorr.methods import METHODS, Method
-from feddecorr.objective.context import Local
+from feddecorr.objective.context import ClientContext
 from feddecorr.objective.regularizers import REGULARIZERS
 from feddecorr.objective.terms import Pass, combine, cross_entropy
 from feddecorr.runs.pipeline import resume, run
@@ -47,7 +47,7 @@ NEUTRAL = {
 """The options that make a method FedAvg, where it has such."""
 
 
-STATISTICS = ("buffers=pooled", "buffers=fixed fix_after=1", "buffers=local")
+STATISTICS = ("batchnorm=pooled", "batchnorm=fixed fix_after=1", "batchnorm=local")
 """The ways of treating BatchNorm's statistics beside averaging them."""
 
 
@@ -151,7 +151,7 @@ def test_states_are_values(name: str) -> None:
     held = [server.weights, server.buffers, server.shared, server.memory]
     before = [digest(state) for state in held]
     updates = [client(send(server), simulation.shards[number], {})[0] for number in (1, 3)]
-    moved = simulation.task.experiment.method.step(server, updates, simulation.federation.info(1))
+    moved = simulation.task.experiment.method.aggregate(server, updates, simulation.federation.info(1))
     assert [digest(state) for state in held] == before
     assert same(moved.buffers, server.buffers)
     assert moved.weights.keys() == server.weights.keys()
@@ -165,8 +165,8 @@ def test_the_server_takes_ids_for_names_not_positions(name: str) -> None:
     method, server = simulation.task.experiment.method, simulation.federation.start()
     renamed = [replace(update, client=update.client + 40) for update in updates]
     assert same(
-        method.step(server, updates, simulation.federation.info(1)).weights,
-        method.step(server, renamed, simulation.federation.info(1)).weights,
+        method.aggregate(server, updates, simulation.federation.info(1)).weights,
+        method.aggregate(server, renamed, simulation.federation.info(1)).weights,
     )
 
 
@@ -191,21 +191,28 @@ def test_statistics_may_be_treated_otherwise(name: str, statistics: str) -> None
 @pytest.mark.parametrize("name", NAMES)
 def test_a_hundred_clients_of_which_a_fifth_take_part(name: str) -> None:
     """Twenty are drawn in each round, the model stays finite, and variances above zero, whatever the method adds."""
-    words = ["clients=100", "participation=0.2", "data.train=1000", "rounds=2", "partition.alpha=10", "buffers=pooled"]
+    words = [
+        "clients=100",
+        "participation=0.2",
+        "data.train=1000",
+        "rounds=2",
+        "partition.alpha=10",
+        "batchnorm=pooled",
+    ]
     records = list(run(small(f"method={name}", *words)))
     assert [len(record.clients) for record in records] == [20, 20]
     assert all(tensor.isfinite().all() for tensor in records[-1].state.values())
     assert all(records[-1].state[key].min() > 0 for key in records[-1].state if key.endswith("running_var"))
 
 
-def second_round(name: str) -> tuple[Method, Local, Batch]:
+def second_round(name: str) -> tuple[Method, ClientContext, Batch]:
     """Return a client that has taken part once, away from the server's weights, and a batch; in float64."""
     experiment = small(f"method={name}")
     simulation, updates, memories = play(experiment, [1, 3])
-    server = experiment.method.step(simulation.federation.start(), updates, simulation.federation.info(1))
+    server = experiment.method.aggregate(simulation.federation.start(), updates, simulation.federation.info(1))
     model = simulation.task.build_model().double().train()
     model.load_state_dict({**server.weights, **server.buffers})
-    local = Local(
+    context = ClientContext(
         client=1,
         broadcast=send(server, 2),
         memory={key.removeprefix(METHOD): tensor for key, tensor in memories[1].items()},
@@ -217,27 +224,27 @@ def second_round(name: str) -> tuple[Method, Local, Batch]:
         for parameter in model.parameters():
             parameter.add_(0.01)
     x, y = batches(experiment, 1, 2)[0]
-    return experiment.method, local, (x.double(), y)
+    return experiment.method, context, (x.double(), y)
 
 
-def look(local: Local, batch: Batch) -> Pass:
+def look(context: ClientContext, batch: Batch) -> Pass:
     x, y = batch
-    with capture_representations(local.model) as seen, capture_levels(local.model) as levels:
-        logits = local.model(x)
-    return Pass(x, y, seen.z, logits, dict(local.model.named_parameters()), levels.pooled)
+    with capture_representations(context.model) as seen, capture_feature_maps(context.model) as levels:
+        logits = context.model(x)
+    return Pass(x, y, seen.z, logits, dict(context.model.named_parameters()), levels.pooled)
 
 
 @threads(1)
 @pytest.mark.parametrize("name", NAMES)
 def test_every_term_reaches_the_parameters(name: str) -> None:
     """Its gradient is that of finite differences along a random direction, and not zero."""
-    method, local, batch = second_round(name)
-    terms = combine({"cross_entropy": cross_entropy}, method.terms(local))
+    method, context, batch = second_round(name)
+    terms = combine({"cross_entropy": cross_entropy}, method.terms(context))
     stream = torch.Generator().manual_seed(0)
-    parameters = list(local.model.parameters())
+    parameters = list(context.model.parameters())
     directions = [1e-6 * torch.randn(p.shape, generator=stream, dtype=p.dtype) for p in parameters]
     for term in terms.values():
-        gradients = torch.autograd.grad(term(look(local, batch)), parameters, materialize_grads=True)
+        gradients = torch.autograd.grad(term(look(context, batch)), parameters, materialize_grads=True)
         assert any(gradient.any() for gradient in gradients)
         rise = sum(float((g * d).sum()) for g, d in zip(gradients, directions, strict=True))
         ends = []
@@ -245,7 +252,7 @@ def test_every_term_reaches_the_parameters(name: str) -> None:
             with torch.no_grad():
                 for parameter, direction in zip(parameters, directions, strict=True):
                     parameter.add_(direction, alpha=sign)
-                ends.append(float(term(look(local, batch))))
+                ends.append(float(term(look(context, batch))))
         assert rise == pytest.approx((ends[0] - ends[1]) / 2, rel=1e-4, abs=1e-12)
 
 

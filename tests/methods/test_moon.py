@@ -25,7 +25,7 @@ def two_rounds(experiment: Experiment) -> tuple[Simulation, Broadcast, State, Up
     first, memory = client(send(server), simulation.shards[2], {})
     other, _ = client(send(server), simulation.shards[0], {})
     sent = Broadcast(
-        2, experiment.method.step(server, [first, other], simulation.federation.info(1)).weights, other.buffers, {}
+        2, experiment.method.aggregate(server, [first, other], simulation.federation.info(1)).weights, other.buffers, {}
     )
     return simulation, sent, memory, first, client(sent, simulation.shards[2], memory)[0]
 

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from feddecorr.core.messages import Broadcast, Server
 from feddecorr.core.states import State
 from feddecorr.methods.scaffold import SCAFFOLD
-from feddecorr.objective.context import Local, Trained
+from feddecorr.objective.context import ClientContext, Trained
 from feddecorr.runs.pipeline import run
 from feddecorr.server.federation import Simulation
 from feddecorr.training.client import Client
@@ -15,8 +15,8 @@ from feddecorr.training.client_round import METHOD
 from feddecorr.training.optimizers import SGD
 
 
-def local(sent: Broadcast, memory: State) -> Local:
-    return Local(0, sent, memory, nn.Linear(1, 1), torch.zeros(1, dtype=torch.long), 1)
+def context(sent: Broadcast, memory: State) -> ClientContext:
+    return ClientContext(0, sent, memory, nn.Linear(1, 1), torch.zeros(1, dtype=torch.long), 1)
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
@@ -29,7 +29,7 @@ def test_the_variate_is_the_mean_gradient_on_a_problem_of_constant_gradient(mome
         optimizer.step([gradient["w"] + c["w"] - mine["w"]])
     sent = Broadcast(2, number(7.0, 7.0), {}, c)
     trained = Trained({"w": weights}, {}, optimizer.amount)
-    change, variate = SCAFFOLD().finish(local(sent, mine), trained)
+    change, variate = SCAFFOLD().finish(context(sent, mine), trained)
     assert close(variate, gradient, 1e-9)
     assert close(change, {"w": gradient["w"] - mine["w"]}, 1e-9)
 
@@ -78,7 +78,7 @@ def test_after_a_full_round_c_is_the_mean_of_the_clients_variates_by_examples() 
     simulation = Simulation(small("method=scaffold"))
     client, server = Client(simulation.task), simulation.federation.start()
     played = [client(send(server), simulation.shards[number_], {}) for number_ in range(4)]
-    moved = simulation.task.experiment.method.step(
+    moved = simulation.task.experiment.method.aggregate(
         server, [update_ for update_, _ in played], simulation.federation.info(1)
     )
     shares = [len(part) / 120 for part in simulation.shards.parts]
@@ -99,4 +99,4 @@ def test_a_part_of_the_clients_moves_c_by_their_share_of_all_examples() -> None:
     updates = [update(0, 10, number(1.0)), update(1, 20, number(1.0))]
     for update_ in updates:
         update_.extra.update(number(2.0))
-    assert same(method.step(server, updates, info(10, 20, 90)).shared, number(1.5))
+    assert same(method.aggregate(server, updates, info(10, 20, 90)).shared, number(1.5))

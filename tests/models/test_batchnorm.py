@@ -65,7 +65,7 @@ def test_without_statistics_there_is_nothing_to_forget() -> None:
 @threads(1)
 def test_clients_train_with_the_statistics_that_they_were_sent() -> None:
     """After the given round, against SGD on a network whose BatchNorm is in evaluation mode; they come back as sent."""
-    experiment = small("buffers=fixed", "fix_after=4", "training.momentum=0", "training.weight_decay=0")
+    experiment = small("batchnorm=fixed", "fix_after=4", "training.momentum=0", "training.weight_decay=0")
     simulation = Simulation(experiment)
     sent = send(simulation.federation.start(), 5)
     model = simulation.task.build_model().train()
@@ -85,7 +85,7 @@ def test_clients_train_with_the_statistics_that_they_were_sent() -> None:
 def test_statistics_stay_after_the_given_round_and_not_before() -> None:
     """Up to it, the run is that with averaged statistics, to the last bit; its statistics are the last that change."""
     plain = [record.state for record in run(small("rounds=4"))]
-    fixed = [record.state for record in run(small("rounds=4", "buffers=fixed", "fix_after=2"))]
+    fixed = [record.state for record in run(small("rounds=4", "batchnorm=fixed", "fix_after=2"))]
     assert [digest(state) for state in plain[:2]] == [digest(state) for state in fixed[:2]]
     assert len({digest(statistics_of(state)) for state in fixed[1:]}) == 1
     assert len({digest(state) for state in fixed}) == 4  # the weights go on
@@ -109,9 +109,9 @@ def test_of_one_client_pooled_is_averaged() -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["buffers=fixed"], "buffers=fixed needs the round after which statistics stay: fix_after=ROUND"),
-        (["fix_after=3"], "fix_after=3 is for buffers=fixed, not for buffers=average"),
-        (["buffers=fixed", "fix_after=0"], "greater than 0"),
+        (["batchnorm=fixed"], "batchnorm=fixed needs the round after which statistics stay: fix_after=ROUND"),
+        (["fix_after=3"], "fix_after=3 is for batchnorm=fixed, not for batchnorm=average"),
+        (["batchnorm=fixed", "fix_after=0"], "greater than 0"),
         (["buffers=frozen"], "'average', 'pooled', 'fixed' or 'local'"),
     ],
 )

@@ -6,7 +6,7 @@ from torch import nn
 from feddecorr.collapse.representation import capture_representations
 from feddecorr.core.messages import Broadcast
 from feddecorr.core.threads import threads
-from feddecorr.objective.context import Local
+from feddecorr.objective.context import ClientContext
 from feddecorr.objective.reference_models import Reference, RoundReference
 from feddecorr.objective.terms import Pass
 from feddecorr.server.federation import Simulation
@@ -169,8 +169,8 @@ def reference_of_round(*layers: nn.Module) -> tuple[RoundReference, Counting, to
     network = nn.Sequential(Counting(), *layers, nn.Linear(6, 3))
     nothing = Broadcast(1, {}, {}, {})
     labels = torch.zeros(10, dtype=torch.long)
-    local = Local(client=0, broadcast=nothing, memory={}, model=network, labels=labels, classes=3)
-    reference = RoundReference(local, network.state_dict())
+    context = ClientContext(client=0, broadcast=nothing, memory={}, model=network, labels=labels, classes=3)
+    reference = RoundReference(context, network.state_dict())
     (counting,) = [module for module in reference._model.modules() if isinstance(module, Counting)]
     return reference, counting, torch.randn(10, 6)
 

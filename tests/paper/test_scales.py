@@ -34,7 +34,7 @@ def test_the_paper_scale_is_the_paper(data: str, rounds: int, weight_decay: floa
     assert training["weight_decay"] == weight_decay
     assert found.data.augment == augment
     assert document["model"]["name"] == "mobilenetv2"
-    assert document["partition"] == {**document["partition"], "name": "dirichlet", "alpha": 0.05, "full": "at"}
+    assert document["partition"] == {**document["partition"], "name": "dirichlet", "alpha": 0.05, "capacity_rule": "at"}
 
 
 @pytest.mark.parametrize(

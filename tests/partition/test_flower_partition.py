@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 from small import small
 
-from feddecorr.config.overrides import read_words
+from feddecorr.config.overrides import read_overrides
 from feddecorr.errors import UserError
 from feddecorr.partition import Dirichlet, Flower
 from feddecorr.partition.heterogeneity import Heterogeneity, count_labels
@@ -72,7 +72,7 @@ def test_words_choose_a_partitioner() -> None:
     simulation = Simulation(small(*words, *options))
     counts = count_labels(simulation.shards.parts, simulation.dataset.train.labels.numpy(), 4)
     assert ((counts > 0).sum(1) == 2).all()
-    assert read_words(options)["partition"]["options"]["num_classes_per_partition"] == 2
+    assert read_overrides(options)["partition"]["options"]["num_classes_per_partition"] == 2
 
 
 @pytest.mark.parametrize(

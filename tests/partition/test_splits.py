@@ -26,7 +26,7 @@ SKEWED: Labels = np.repeat(np.arange(5), [400, 200, 100, 60, 40])
 KINDS: list[Partition] = [
     Dirichlet(alpha=0.1, minimum=5),
     Dirichlet(alpha=0.1, minimum=5, balance=False),
-    Dirichlet(alpha=0.1, minimum=5, full="at"),
+    Dirichlet(alpha=0.1, minimum=5, capacity_rule="at"),
     Dirichlet(alpha=math.inf),
     Homogeneous(),
     Classes(per_client=2),
@@ -216,7 +216,7 @@ def test_a_full_client_gets_no_class_that_follows() -> None:
     for full in ("above", "at"):
         at_the_edge = 0
         for seed in range(50):
-            kind = Dirichlet(alpha=0.02, minimum=1, full=full)
+            kind = Dirichlet(alpha=0.02, minimum=1, capacity_rule=full)
             counts = count_labels(kind.split(BALANCED, clients=6, seed=seed), BALANCED, 6)
             before = np.cumsum(counts, 1) - counts
             assert not counts[before >= share if full == "at" else before > share].any()

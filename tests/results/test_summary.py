@@ -14,7 +14,7 @@ from small import small
 from feddecorr.cli.choosing import choose_runs
 from feddecorr.config.command import command
 from feddecorr.config.experiment import Experiment
-from feddecorr.config.overrides import read_words
+from feddecorr.config.overrides import read_overrides
 from feddecorr.core.trust import CLOSED
 from feddecorr.errors import UserError
 from feddecorr.paper.claims.evidence import runs_of
@@ -25,7 +25,7 @@ from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import run
 from feddecorr.sweeps.printed_figures import FIGURES, Material
 
-EVALUATED = ["evaluation.clients=true", "evaluation.every=1", "evaluation.classes=always"]
+EVALUATED = ["evaluation.clients=true", "evaluation.every=1", "evaluation.label_measures=always"]
 
 RECORDS: list[Any] = []
 """What the run yielded."""
@@ -80,7 +80,7 @@ def test_it_says_what_the_run_recorded(directory: RunDirectory, summary: Summary
 def test_its_command_does_the_run_again(summary: Summary) -> None:
     program, verb, *words = shlex.split(summary.command)
     assert (program, verb) == ("feddecorr", "run")
-    assert Experiment.parse(read_words(words)).to_dict() == summary.experiment
+    assert Experiment.parse(read_overrides(words)).to_dict() == summary.experiment
 
 
 def test_statistics_are_of_evaluated_rounds(summary: Summary) -> None:

@@ -17,7 +17,7 @@ from feddecorr.errors import RunError, UserError
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import resume, run
 
-WORDS = ["method=outside:Remembering", "regularizers=feddecorr", "participation=0.75", "buffers=local"]
+WORDS = ["method=outside:Remembering", "regularizers=feddecorr", "participation=0.75", "batchnorm=local"]
 
 
 class PowerCutError(Exception):

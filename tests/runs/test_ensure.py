@@ -158,7 +158,7 @@ def test_a_refused_command_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_a_run_without_a_directory_is_the_run_with_one(tmp_path: Path) -> None:
-    words = ["method=scaffold", "buffers=local", "evaluation.clients=true"]
+    words = ["method=scaffold", "batchnorm=local", "evaluation.clients=true"]
     assert result(run(small(*words))) == result(run(small(*words), tmp_path / "run"))
 
 

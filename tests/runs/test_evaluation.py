@@ -16,9 +16,9 @@ from feddecorr.runs.pipeline import run
 from feddecorr.server.federation import Simulation
 
 
-def evaluator(*words: str, hands: int = 1) -> tuple[Evaluator, Server]:
+def evaluator(*words: str, parallel_jobs: int = 1) -> tuple[Evaluator, Server]:
     simulation = Simulation(small(*words))
-    return Evaluator(simulation.task, simulation.dataset.test, hands), simulation.federation.start()
+    return Evaluator(simulation.task, simulation.dataset.test, parallel_jobs), simulation.federation.start()
 
 
 def changed(server: Server, *names: str) -> Server:
@@ -53,8 +53,8 @@ def test_the_batch_size_of_evaluation_does_not_matter() -> None:
 def test_the_number_of_threads_changes_no_bit(words: list[str], *, classes: bool) -> None:
     """Each looks at batches by itself, and what they find is put together in the order of the batches."""
     found = []
-    for hands in (1, 2, 5):
-        evaluate, state = evaluator(*words, "evaluation.batch=6", hands=hands)
+    for parallel_jobs in (1, 2, 5):
+        evaluate, state = evaluator(*words, "evaluation.batch=6", parallel_jobs=parallel_jobs)
         found.append(evaluate(state, classes=classes))
     assert found[0] == found[1] == found[2]
 
@@ -84,7 +84,7 @@ def test_what_labels_tell_changes_nothing_else() -> None:
 
 def test_classes_are_measured_in_the_last_round_or_always() -> None:
     """In whole runs; what is recorded beside them is the same."""
-    last, always = (list(run(small(f"evaluation.classes={when}"))) for when in ("last", "always"))
+    last, always = (list(run(small(f"evaluation.label_measures={when}"))) for when in ("last", "always"))
     for records, expected in ((last, [False, False, True]), (always, [True, True, True])):
         for name in ("nc1_variability", "mean_per_class_effective_rank", "nc4_disagreement", "rankme"):
             assert [getattr(record.model, name) is not None for record in records] == expected
@@ -95,7 +95,7 @@ def test_classes_are_measured_in_the_last_round_or_always() -> None:
 
 def test_representations_that_did_not_change_are_measured_once(measured: list[int]) -> None:
     """Those of logistic regression never do: the classifier takes the pixels."""
-    words = ["model=mlp", "model.widths=[]", "evaluation.classes=last", "evaluation.every=1", "rounds=4"]
+    words = ["model=mlp", "model.widths=[]", "evaluation.label_measures=last", "evaluation.every=1", "rounds=4"]
     records = list(run(small(*words)))
     assert len(measured) == 1
     assert records[0].singular_values == records[2].singular_values == records[3].singular_values
@@ -130,7 +130,7 @@ def test_a_classifier_that_acts_on_representations_counts_as_a_layer_before_them
 
 def test_a_model_beside_itself_is_the_same() -> None:
     """CKA is one, and no direction is turned."""
-    evaluate, _ = evaluator("evaluation.batch=7", hands=2)
+    evaluate, _ = evaluator("evaluation.batch=7", parallel_jobs=2)
     model = Simulation(small()).task.build_model()
     first = evaluate.diagnose(model, name="first")
     found = evaluate.diagnose(model, name="second", beside=(model, first))
@@ -142,7 +142,7 @@ def test_a_model_beside_itself_is_the_same() -> None:
 
 def test_a_model_that_diverged_is_refused_from_any_thread() -> None:
     """The message says what to do."""
-    evaluate, state = evaluator("evaluation.batch=6", hands=3)
+    evaluate, state = evaluator("evaluation.batch=6", parallel_jobs=3)
     wrong = {name: torch.full_like(w, torch.nan) for name, w in state.weights.items()}
     with pytest.raises(RunError, match=r"loss on the test images became nan; lower training\.lr"):
         evaluate(replace(state, weights=wrong))

@@ -20,7 +20,7 @@ quiet: Callable[[str], None] = lambda _text: None  # noqa: E731 - a word for it
 @pytest.mark.parametrize("number", [1, 2, 3])
 def test_the_mean_of_the_local_models_made_again_is_the_global_model(tmp_path: Path, number: int) -> None:
     """Under FedAvg, to the last bit, for the newest round and for older ones, with part of the clients."""
-    words = ("participation=0.75", "buffers=local")
+    words = ("participation=0.75", "batchnorm=local")
     expected = [record.state for record in run(small(*words))][number - 1]
     list(run(small(*words), tmp_path / "run"))
     directory = RunDirectory.open(tmp_path / "run")
@@ -39,7 +39,7 @@ def test_the_mean_of_the_local_models_made_again_is_the_global_model(tmp_path: P
         "method=scaffold",
         "method=moon",
         "method=fedacg",
-        "method=scaffold model=mlp model.widths=[] clients=6 partition.minimum=3 training.together=2",
+        "method=scaffold model=mlp model.widths=[] clients=6 partition.minimum=3 training.clients_per_batch=2",
     ],
 )
 def test_local_models_made_again_are_those_that_the_run_recorded(tmp_path: Path, words: str) -> None:

@@ -110,7 +110,7 @@ def rank_of(out: Path, state: State, classes: list[int] | None = None) -> float:
 
 
 @pytest.mark.parametrize(
-    "words", [(), ("method=fedavgm", "method.momentum=0.9", "buffers=pooled"), ("transforms=clip",)]
+    "words", [(), ("method=fedavgm", "method.momentum=0.9", "batchnorm=pooled"), ("transforms=clip",)]
 )
 def test_averaging_is_measured_as_the_run_recorded_it(tmp_path: Path, words: tuple[str, ...]) -> None:
     """Of the average itself, whatever the method makes of it; under FedAvg that is the global model."""
@@ -163,7 +163,7 @@ def test_the_average_is_measured_by_plain_means(tmp_path: Path) -> None:
     assert found.averaging.layers["classifier"][1] == pytest.approx(expected[2], rel=1e-4)
 
 
-@pytest.mark.parametrize("words", [(), ("buffers=pooled", "participation=0.75"), ("method=fedacg",)])
+@pytest.mark.parametrize("words", [(), ("batchnorm=pooled", "participation=0.75"), ("method=fedacg",)])
 def test_clients_are_ranked_by_what_they_lost_and_by_leaving_them_out(tmp_path: Path, words: tuple[str, ...]) -> None:
     """Exactly: the mean of all others is made anew, in the order of the round."""
     out = tmp_path / "run"
@@ -176,7 +176,7 @@ def test_clients_are_ranked_by_what_they_lost_and_by_leaving_them_out(tmp_path: 
     assert [each.lost for each in found.blame.suspects] == sorted(each.lost for each in found.blame.suspects)[::-1]
     assert {each.client for each in found.blame.suspects} == states.keys()
     for each in found.blame.suspects:
-        mean = STATISTICS[directory.experiment().buffers]()
+        mean = STATISTICS[directory.experiment().batchnorm]()
         for client, (theirs, examples) in states.items():
             if client != each.client:
                 mean.add(theirs, examples)
@@ -213,7 +213,7 @@ def test_clients_whose_updates_were_missing_are_no_part_of_the_average(tmp_path:
 
 def test_the_average_of_kept_models_is_the_servers(tmp_path: Path) -> None:
     """To the last bit, with its statistics pooled."""
-    *_, last = run(small("rounds=2", "buffers=pooled"), tmp_path / "run")
+    *_, last = run(small("rounds=2", "batchnorm=pooled"), tmp_path / "run")
     directory = RunDirectory.open(tmp_path / "run")
     kept = KeptModels(tmp_path, STATISTICS["pooled"])
     simulation = Simulation(directory.experiment())

@@ -18,7 +18,7 @@ from feddecorr.runs.pipeline import resume, run
 from feddecorr.server.federation import Simulation
 from feddecorr.training.task import Task
 
-WORDS = ["participation=0.75", "regularizers=feddecorr", "buffers=local"]
+WORDS = ["participation=0.75", "regularizers=feddecorr", "batchnorm=local"]
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from feddecorr.core.states import State
 from feddecorr.errors import RunError
 from feddecorr.runs.pipeline import resume, run
 from feddecorr.server.federation import Roster, Simulation
-from feddecorr.server.intake import Intake, Missing
+from feddecorr.server.intake import Missing, UpdateValidator
 from feddecorr.server.validation import Expected
 
 WEIGHTS: State = {"w": torch.ones(2, 3), "b": torch.zeros(3, dtype=torch.float64)}
@@ -31,17 +31,19 @@ def expected(weights: State, buffers: State, extra: State) -> Expected:
     return Expected(federation, Broadcast(5, weights, buffers, {}), extra)
 
 
-def take(*answers: Update | Failure, missing: Missing = "fail", minimum: int = 1) -> tuple[list[Update], Intake]:
+def take(
+    *answers: Update | Failure, missing: Missing = "fail", minimum: int = 1
+) -> tuple[list[Update], UpdateValidator]:
     """Take the answers of clients 1 and 2."""
-    intake = Intake(expected(WEIGHTS, BUFFERS, EXTRA), [1, 2], missing=missing, minimum=minimum)
-    return list(intake.take(answers)), intake
+    validator = UpdateValidator(expected(WEIGHTS, BUFFERS, EXTRA), [1, 2], missing=missing, minimum=minimum)
+    return list(validator.take(answers)), validator
 
 
 def test_fair_updates_pass_unchanged() -> None:
     sent = [update(1), update(2)]
-    taken, intake = take(*sent)
+    taken, validator = take(*sent)
     assert [(each.client, digest(each.weights)) for each in taken] == [(1, digest(WEIGHTS)), (2, digest(WEIGHTS))]
-    assert intake.missing == {}
+    assert validator.missing == {}
 
 
 WRONG: dict[str, tuple[Callable[[Update], Update], str]] = {
@@ -71,24 +73,24 @@ def test_what_is_wrong_is_refused_with_the_client_and_the_reason(name: str) -> N
     spoil, reason = WRONG[name]
     with pytest.raises(RunError, match=f"client . failed in round 5: .*{reason}" if "client" not in reason else reason):
         take(spoil(update(1)), update(2))
-    taken, intake = take(spoil(update(1)), update(2), missing="continue")
+    taken, validator = take(spoil(update(1)), update(2), missing="continue")
     assert [each.client for each in taken] == [2]
-    assert list(intake.missing) == [1]
+    assert list(validator.missing) == [1]
 
 
 def test_a_second_update_of_a_client_does_not_count() -> None:
     """The first one does, and nobody is missing."""
     with pytest.raises(RunError, match="client 1 failed in round 5: it sent a second update"):
         take(update(1), update(1), update(2))
-    taken, intake = take(update(1), update(1), update(2), missing="continue")
+    taken, validator = take(update(1), update(1), update(2), missing="continue")
     assert [each.client for each in taken] == [1, 2]
-    assert intake.missing == {}
+    assert validator.missing == {}
 
 
 def test_what_was_refused_in_a_clients_name_is_forgotten_when_its_own_update_comes() -> None:
-    taken, intake = take(replace(update(1), examples=0), update(1), update(2), missing="continue")
+    taken, validator = take(replace(update(1), examples=0), update(1), update(2), missing="continue")
     assert [each.client for each in taken] == [1, 2]
-    assert intake.missing == {}
+    assert validator.missing == {}
 
 
 def test_who_sends_nothing_is_missing() -> None:
@@ -112,9 +114,9 @@ def test_a_round_with_too_few_updates_is_an_error(minimum: int) -> None:
 
 def test_tensors_are_laid_out_as_they_were_sent() -> None:
     """Whatever a message made of their memory format: sums over them must not depend on it."""
-    intake = Intake(expected({"w": torch.ones(3, 2).T}, {}, {}), [1], missing="fail", minimum=1)
+    validator = UpdateValidator(expected({"w": torch.ones(3, 2).T}, {}, {}), [1], missing="fail", minimum=1)
     sent = replace(update(1), weights={"w": torch.rand(2, 3)}, buffers={}, extra={})
-    (taken,) = intake.take([sent])
+    (taken,) = validator.take([sent])
     assert taken.weights["w"].stride() == (1, 2)
     assert torch.equal(taken.weights["w"], sent.weights["w"])
 

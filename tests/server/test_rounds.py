@@ -94,7 +94,7 @@ def test_pooling_equals_changes_no_bit() -> None:
 
 
 def test_every_way_of_treating_statistics_has_its_mean() -> None:
-    assert set(STATISTICS) == set(get_args(Experiment.model_fields["buffers"].annotation))
+    assert set(STATISTICS) == set(get_args(Experiment.model_fields["batchnorm"].annotation))
 
 
 def test_terms_are_averaged_by_examples() -> None:

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 from small import SETTINGS, small
 
-from feddecorr.config.overrides import read_words
+from feddecorr.config.overrides import read_overrides
 from feddecorr.errors import UserError
 from feddecorr.results.study import Result, Table
 from feddecorr.results.summary import Summary
@@ -13,7 +13,7 @@ from feddecorr.sweeps.sweep import Sweep, SweepStudy, read_over
 
 def study(*over: str, **table: Any) -> SweepStudy:
     sweep = Sweep.parse({**table, "over": {**table.get("over", {}), **dict(map(read_over, over))}})
-    return SweepStudy("own", read_words([], onto=SETTINGS), sweep)
+    return SweepStudy("own", read_overrides([], onto=SETTINGS), sweep)
 
 
 def labels(*over: str, seeds: int = 1, **table: Any) -> list[tuple[Any, ...]]:

@@ -10,7 +10,7 @@ from feddecorr.core.messages import Broadcast
 from feddecorr.core.states import State
 from feddecorr.errors import RunError
 from feddecorr.methods import Method
-from feddecorr.objective.context import Local
+from feddecorr.objective.context import ClientContext
 from feddecorr.objective.terms import Pass, Term
 from feddecorr.server.federation import Simulation
 from feddecorr.server.rounds import federate
@@ -64,13 +64,13 @@ def test_training_in_given_room_gives_the_same_bits_there() -> None:
     simulation = Simulation(small())
     sent = first_broadcast(simulation)
     expected, _ = Client(simulation.task)(sent, simulation.shards[0], {})
-    room = {
+    out_buffers = {
         "weights": {name: torch.full_like(tensor, torch.nan) for name, tensor in expected.weights.items()},
         "buffers": {name: torch.zeros_like(tensor) for name, tensor in expected.buffers.items()},
     }
-    Client(simulation.task)(sent, simulation.shards[0], {}, room)
+    Client(simulation.task)(sent, simulation.shards[0], {}, out_buffers)
     for section, state in {"weights": expected.weights, "buffers": expected.buffers}.items():
-        assert all(torch.equal(room[section][name], tensor) for name, tensor in state.items())
+        assert all(torch.equal(out_buffers[section][name], tensor) for name, tensor in state.items())
 
 
 def test_what_the_server_sent_is_left_alone() -> None:
@@ -107,7 +107,7 @@ def test_every_term_is_recorded_by_name() -> None:
 
 def test_local_statistics_stay_with_the_client() -> None:
     """With buffers = local, a client goes on from its own BatchNorm statistics, not from what is sent."""
-    simulation = Simulation(small("buffers=local"))
+    simulation = Simulation(small("batchnorm=local"))
     sent = first_broadcast(simulation)
     client = Client(simulation.task)
     _, memory = client(sent, simulation.shards[0], {})
@@ -149,7 +149,7 @@ class Looking(Method):
 
     _passes: list[Pass] = PrivateAttr(default_factory=list)
 
-    def terms(self, local: Local) -> Mapping[str, Term]:  # noqa: ARG002 - nothing else matters
+    def terms(self, context: ClientContext) -> Mapping[str, Term]:  # noqa: ARG002 - nothing else matters
         """Look, and add nothing."""
 
         def look(forward: Pass) -> torch.Tensor:

@@ -120,7 +120,7 @@ def test_hostile_messages_take_the_road_of_all_others_wherever_the_attack_is_cho
 
 @pytest.mark.parametrize("order", ["attack,clip", "clip,attack"])
 def test_an_attack_comes_before_what_is_to_hold_against_it(order: str) -> None:
-    words = ["rounds=1", f"transforms={order}", "transforms.clip.norm=0.1", "transforms.attack.strength=1000"]
+    words = ["rounds=1", f"transforms={order}", "transforms.clip.clipping_norm=0.1", "transforms.attack.strength=1000"]
     experiment = small(*words)
     start = Simulation(experiment).federation.start().weights
     (record,) = run(experiment)

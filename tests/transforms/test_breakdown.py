@@ -71,7 +71,7 @@ def moved(rule: Transform, updates: Sequence[Update], method: str, order: Sequen
     for _ in range(2):
         broadcast = Broadcast(1, server.weights, {}, server.shared)
         sent = [replace(updates[place], buffers={}) for place in order or range(len(updates))]
-        server = chosen.step(server, rule(sent, broadcast, info), info)
+        server = chosen.aggregate(server, rule(sent, broadcast, info), info)
     return server
 
 

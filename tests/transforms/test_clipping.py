@@ -76,7 +76,7 @@ def test_the_direction_is_kept(times: float) -> None:
 
 def test_the_transform_shortens_what_is_long_and_nothing_else() -> None:
     sent = draw()
-    found = apply(Clip(norm=1.0), sent)
+    found = apply(Clip(clipping_norm=1.0), sent)
     assert all(float(flat(each.weights).norm()) == pytest.approx(1.0) for each in found)
     assert all(each.buffers is own.buffers for each, own in zip(found, sent, strict=True))
-    assert apply(Clip(norm=100.0), sent) == sent
+    assert apply(Clip(clipping_norm=100.0), sent) == sent

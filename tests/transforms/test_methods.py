@@ -29,11 +29,11 @@ from feddecorr.server.rounds import federate
 
 NORM, NOISE, SEED = 0.05, 0.01, 3
 
-PRIVACY = f"norm={NORM} noise={NOISE} seed={SEED}"
+PRIVACY = f"clipping_norm={NORM} noise_multiplier={NOISE} seed={SEED}"
 TRANSFORMS = {
     "none": "",
     "attack": "transforms=attack clients=1 sends=flipped strength=2",
-    "clip": f"transforms=clip norm={NORM}",
+    "clip": f"transforms=clip clipping_norm={NORM}",
     "median": "transforms=median",
     "trimmed_mean": "transforms=trimmed_mean share=0.2",
     "geometric_median": "transforms=geometric_median",
@@ -54,7 +54,7 @@ def words(method: str, transform: str) -> list[str]:
     name = first.partition("=")[2]
     own = [word if word.startswith("sampling") else f"transforms.{name}.{word}" for word in rest]
     size = [f"clients={CLIENTS}", "participation=0.84", "rounds=2", "data.train=150", "training.epochs=1"]
-    model = ["model=mlp", "model.widths=[6]", "training.together=1"]
+    model = ["model=mlp", "model.widths=[6]", "training.clients_per_batch=1"]
     return [*model, *size, f"method={method}", *filter(None, [first]), *own]
 
 

@@ -18,7 +18,7 @@ from sent_updates import BUFFERS, SIZES, START, apply, draw, flat
 from small import digest, result, small
 
 from feddecorr.config.experiment import Experiment
-from feddecorr.config.overrides import read_words
+from feddecorr.config.overrides import read_overrides
 from feddecorr.core.client_memory import Memories
 from feddecorr.core.messages import Broadcast, Failure, RoundInfo, Update
 from feddecorr.core.noise import gaussian
@@ -66,7 +66,7 @@ def change(weights: State) -> torch.Tensor:
 
 
 def test_every_client_counts_the_same_and_by_no_more_than_the_norm() -> None:
-    (found,) = apply(Private(norm=0.5, noise=1e-12, seed=0), draw())
+    (found,) = apply(Private(clipping_norm=0.5, noise_multiplier=1e-12, seed=0), draw())
     expected = torch.stack([0.5 * flat(each.weights) / flat(each.weights).norm() for each in draw()]).mean(dim=0)
     assert torch.allclose(change(found.weights), expected)
     assert (found.examples, found.amount, found.extra, found.metrics) == (len(SIZES), 1.0, {}, {})
@@ -74,7 +74,9 @@ def test_every_client_counts_the_same_and_by_no_more_than_the_norm() -> None:
 
 def test_a_client_sends_no_more_than_the_norm_and_noise() -> None:
     for update in draw():
-        sent = LocallyPrivate(norm=0.5, noise=1e-12, seed=0).send(update, Broadcast(1, START, BUFFERS, {}))
+        sent = LocallyPrivate(clipping_norm=0.5, noise_multiplier=1e-12, seed=0).send(
+            update, Broadcast(1, START, BUFFERS, {})
+        )
         assert float(change(sent.weights).norm()) == pytest.approx(0.5)
         assert (sent.examples, sent.amount) == (update.examples, update.amount)
 
@@ -86,7 +88,10 @@ def flat_updates(values: dict[int, torch.Tensor]) -> list[Update]:
 def test_the_spread_of_the_noise_is_what_the_guarantee_needs() -> None:
     """By a trusted server noise·norm on the sum, whoever is missing; by clients noise·norm each."""
     start = {"w": torch.zeros(300, 300, dtype=torch.float64)}
-    central, local = Private(norm=3.0, noise=2.0, seed=1), LocallyPrivate(norm=3.0, noise=2.0, seed=1)
+    central, local = (
+        Private(clipping_norm=3.0, noise_multiplier=2.0, seed=1),
+        LocallyPrivate(clipping_norm=3.0, noise_multiplier=2.0, seed=1),
+    )
     for senders in (range(9), range(4), range(0)):
         sent = flat_updates(dict.fromkeys(senders, start["w"]))
         one, other = (
@@ -104,7 +109,7 @@ def moves(experiment: Experiment, neighbours: list[dict[int, float]]) -> float:
 
     Each client sends a number, which the experiment's transform adds up.
     """
-    transform = Private(norm=1.0, noise=1e-12, seed=0)
+    transform = Private(clipping_norm=1.0, noise_multiplier=1e-12, seed=0)
     start = {"w": torch.zeros(1, dtype=torch.float64)}
     info = RoundInfo(1, 0, np.full(experiment.clients, 5), experiment.rate)
     ends = [
@@ -120,7 +125,13 @@ def moves(experiment: Experiment, neighbours: list[dict[int, float]]) -> float:
     return float((ends[0] - ends[1]).abs()) * info.cohort
 
 
-WORDS = ["clients=1000", "participation=0.05", "rounds=100", "transforms=private", "transforms.private.noise=1.1"]
+WORDS = [
+    "clients=1000",
+    "participation=0.05",
+    "rounds=100",
+    "transforms=private",
+    "transforms.private.noise_multiplier=1.1",
+]
 
 OPPOSITE = dict.fromkeys(range(1, 50), -9.0)
 
@@ -136,7 +147,7 @@ def test_epsilon_is_a_bound_on_what_the_draw_that_is_made_really_loses(
     sampling: str, neighbours: list[dict[int, float]]
 ) -> None:
     """On the worst data, by a computation of its own, from how far the transform lets one client move the result."""
-    experiment = Experiment.parse(read_words([*WORDS, f"sampling={sampling}"]))
+    experiment = Experiment.parse(read_overrides([*WORDS, f"sampling={sampling}"]))
     shift = moves(experiment, neighbours) / 1.1
     least = really_lost(0.05, shift, 100, 1e-5)
     assert least <= privacy_spent(experiment, 100, 1e-5).epsilon <= 1.1 * least
@@ -191,9 +202,9 @@ def test_a_run_goes_on_without_a_client_at_the_same_divisor(sampling: str) -> No
         "rounds=1",
         "missing=continue",
         f"sampling={sampling}",
-        "transforms.private.noise=1e-9",
+        "transforms.private.noise_multiplier=1e-9",
     )
-    words += ("transforms.private.seed=0", "transforms.private.norm=0.1")
+    words += ("transforms.private.seed=0", "transforms.private.clipping_norm=0.1")
     both, first, second = (flat(weights_after(small(*words, "clients=2"), failing)[0]) for failing in (set(), {1}, {0}))
     start = flat(Simulation(small(*words, "clients=2")).federation.start().weights)
     assert torch.allclose(both - start, (first - start) + (second - start), atol=1e-6)
@@ -201,7 +212,13 @@ def test_a_run_goes_on_without_a_client_at_the_same_divisor(sampling: str) -> No
 
 
 def test_the_command_tells_what_was_spent_and_what_will_be(feddecorr: CommandLine, tmp_path: object) -> None:
-    words = ["clients=1000", "participation=0.05", "rounds=100", "transforms=private", "transforms.private.noise=1"]
+    words = [
+        "clients=1000",
+        "participation=0.05",
+        "rounds=100",
+        "transforms=private",
+        "transforms.private.noise_multiplier=1",
+    ]
     foreseen = feddecorr("privacy", *words, "--delta", "1e-5", "--json").document
     assert foreseen["epsilon"] == epsilon(0.05, 1.0, 100, 1e-5, Neighbours.REPLACE)
     assert foreseen["epsilon"] < foreseen["epsilon_if_drawn"] == epsilon(1.0, 1.0, 100, 1e-5, Neighbours.REPLACE)
@@ -239,7 +256,7 @@ def test_a_delta_that_is_no_probability_is_refused(feddecorr: CommandLine) -> No
 def test_clients_add_their_noise_before_they_send_whoever_runs_them(engine: str, tmp_path: Path) -> None:
     """What comes out of an engine is what a server gets: no trace of the change, of terms or of epochs."""
     words = ("model.norm=group", "transforms=locally_private", "evaluation.epochs=true", f"engine={engine}")
-    simulation = Simulation(small(*words, "transforms.locally_private.noise=1000"))
+    simulation = Simulation(small(*words, "transforms.locally_private.noise_multiplier=1000"))
     server = simulation.federation.start()
     with simulation.open(Memories(tmp_path)) as run_clients:
         for answer in run_clients(Broadcast.of(1, server), range(4)):
@@ -255,7 +272,7 @@ def test_a_node_adds_the_noise_before_it_answers(monkeypatch: pytest.MonkeyPatch
     from feddecorr.flower import playing  # noqa: PLC0415 - an extra
     from feddecorr.flower.envelope import Letter  # noqa: PLC0415
 
-    simulation = Simulation(small("model.norm=group", "transforms=locally_private", "training.together=1"))
+    simulation = Simulation(small("model.norm=group", "transforms=locally_private", "training.clients_per_batch=1"))
     server = simulation.federation.start()
 
     class AtHome:
@@ -286,13 +303,18 @@ def test_a_node_adds_the_noise_before_it_answers(monkeypatch: pytest.MonkeyPatch
     sent = from_bytes(Update, answer)
     trained, _ = Client(simulation.apart().task)(Broadcast.of(1, server), simulation.shards[1], {})
     noise = flat(sent.weights) - flat(server.weights)
-    assert float(noise.std()) == pytest.approx(1.0, rel=0.1)  # as is said: noise=1, norm=1
+    assert float(noise.std()) == pytest.approx(1.0, rel=0.1)  # as is said: noise_multiplier=1, norm=1
     assert float((flat(trained.weights) - flat(server.weights)).norm()) > 0
     assert sent.metrics == {}
 
 
 def test_who_looks_at_the_clients_of_a_simulation_sees_what_they_trained(tmp_path: Path) -> None:
-    words = ("model.norm=group", "rounds=1", "transforms=locally_private", "transforms.locally_private.noise=1e6")
+    words = (
+        "model.norm=group",
+        "rounds=1",
+        "transforms=locally_private",
+        "transforms.locally_private.noise_multiplier=1e6",
+    )
     list(run(small(*words), tmp_path / "run"))
     found = examine(RunDirectory.open(tmp_path / "run"), Wanted(round=1, local=True, clients=[0, 1]), "a", print)
     assert len(found.diagnoses) == 3
@@ -300,7 +322,8 @@ def test_who_looks_at_the_clients_of_a_simulation_sees_what_they_trained(tmp_pat
 
 
 @pytest.mark.parametrize(
-    "words", ["sampling=poisson", "sampling=poisson method=fedavgm", "sampling=poisson buffers=pooled model.norm=batch"]
+    "words",
+    ["sampling=poisson", "sampling=poisson method=fedavgm", "sampling=poisson batchnorm=pooled model.norm=batch"],
 )
 def test_a_round_without_clients_changes_nothing(words: str, tmp_path: Path) -> None:
     """In any engine, also if the run is gone on with between."""
@@ -322,7 +345,7 @@ def test_a_round_without_clients_changes_nothing(words: str, tmp_path: Path) -> 
 
 def test_a_round_without_clients_is_noise_under_privacy() -> None:
     words = ("model.norm=group", "sampling=poisson", "participation=0.25", "rounds=8", "transforms=private")
-    records = list(run(small(*words, "transforms.private.noise=1e-3", "transforms.private.seed=1")))
+    records = list(run(small(*words, "transforms.private.noise_multiplier=1e-3", "transforms.private.seed=1")))
     place = next(place for place, record in enumerate(records) if place and not record.clients)
     apart = flat(records[place].state) - flat(records[place - 1].state)
     assert float(apart.std()) == pytest.approx(1e-3, rel=0.1)  # over the one client that a round expects

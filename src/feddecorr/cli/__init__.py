@@ -20,7 +20,7 @@ from feddecorr.cli.export import export
 from feddecorr.cli.failing import told_failures
 from feddecorr.cli.figure import figure
 from feddecorr.cli.flower import flower_app
-from feddecorr.cli.list import list_kinds
+from feddecorr.cli.list import list_configs
 from feddecorr.cli.partition import partition
 from feddecorr.cli.privacy import privacy
 from feddecorr.cli.records import records
@@ -77,7 +77,7 @@ app.command()(export)
 app.command()(records)
 app.command()(privacy)
 app.command()(convert_beta)
-app.command("list")(list_kinds)
+app.command("list")(list_configs)
 app.add_typer(data_app, name="data")
 app.add_typer(flower_app, name="flower")
 

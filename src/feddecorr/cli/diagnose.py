@@ -11,7 +11,7 @@ import typer
 
 from feddecorr.cli.console import JsonOption, TrustOption, say
 from feddecorr.cli.diagnosis_output import tell
-from feddecorr.config.overrides import read_words, said
+from feddecorr.config.overrides import read_overrides, said
 from feddecorr.core.lists import read_list
 from feddecorr.core.trust import Trust
 from feddecorr.errors import UserError
@@ -78,7 +78,7 @@ def diagnose(  # noqa: PLR0913, PLR0917 - one parameter for each option of the c
     docs/diagnosis.md.
     """
     directories = [Path(word) for word in words or [] if "=" not in word or Path(word).is_dir()]
-    settings = read_words([word for word in words or [] if Path(word) not in directories])
+    settings = read_overrides([word for word in words or [] if Path(word) not in directories])
     of_models = bool(directories) or model is not None
     _refuse_if(
         {

@@ -10,7 +10,7 @@ import typer
 
 from feddecorr.cli.console import JsonOption, TrustOption, print_json, print_text, say
 from feddecorr.cli.run import Words
-from feddecorr.config.overrides import read_words, said
+from feddecorr.config.overrides import read_overrides, said
 from feddecorr.core.trust import Trust
 from feddecorr.errors import RunError, UserError
 
@@ -54,7 +54,7 @@ def app(
     from feddecorr.flower.app_folder import write_experiment  # noqa: PLC0415
 
     experiment = Experiment.parse(
-        read_words(words or [], onto={"engine": {"name": "flower"}}), Trust(said(words or []), files=trust)
+        read_overrides(words or [], onto={"engine": {"name": "flower"}}), Trust(said(words or []), files=trust)
     )
     if not isinstance(experiment.engine, Flower):
         raise UserError(f"engine={ENGINES.name(experiment.engine)}: an app runs on Flower; leave the engine out")

@@ -9,13 +9,13 @@ import typer
 
 from feddecorr.cli.console import JsonOption, print_json, print_table, say
 from feddecorr.config.overrides import SEVERAL
-from feddecorr.core.registry import Kind
+from feddecorr.core.registry import Config
 from feddecorr.errors import UserError, nearest
 
-Kinds = Mapping[str, type[Kind]]
+Kinds = Mapping[str, type[Config]]
 
 
-def list_kinds(
+def list_configs(
     family: Annotated[
         str | None,
         typer.Argument(
@@ -29,10 +29,10 @@ def list_kinds(
 
     Example:  feddecorr list methods
     """
-    from feddecorr.config.experiment import FAMILIES  # noqa: PLC0415 - PyTorch is loaded when it is needed
+    from feddecorr.config.experiment import REGISTRIES  # noqa: PLC0415 - PyTorch is loaded when it is needed
     from feddecorr.config.training import Evaluation, Training  # noqa: PLC0415
 
-    tables: dict[str, Kinds] = {setting: found.table for setting, found in FAMILIES.items()}
+    tables: dict[str, Kinds] = {setting: found.table for setting, found in REGISTRIES.items()}
     tables |= {"training": {"training": Training}, "evaluation": {"evaluation": Evaluation}}
     chosen = tables if family is None else dict([_find_table(family, tables)])
     if json:
@@ -60,10 +60,10 @@ def _describe(table: Kinds) -> dict[str, Any]:
     }
 
 
-def _option(cls: type[Kind], key: str) -> dict[str, Any]:
+def _option(cls: type[Config], key: str) -> dict[str, Any]:
     field = cls.model_fields[key]
     default = None if field.is_required() else field.get_default(call_default_factory=True)
-    if isinstance(default, Kind):
+    if isinstance(default, Config):
         default = type(default).__name__.lower()
     return {
         "default": str(default) if isinstance(default, float) and default == float("inf") else default,

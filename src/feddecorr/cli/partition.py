@@ -9,7 +9,7 @@ import typer
 
 from feddecorr.cli.console import JsonOption, TrustOption, print_json, print_table, print_text, say
 from feddecorr.cli.run import Words
-from feddecorr.config.overrides import read_words, said
+from feddecorr.config.overrides import read_overrides, said
 from feddecorr.core.trust import Trust
 
 SHADES = " ░▒▓█"
@@ -39,7 +39,7 @@ def partition(
     from feddecorr.report import split_page  # noqa: PLC0415
     from feddecorr.server.federation import Simulation  # noqa: PLC0415
 
-    simulation = Simulation(Experiment.parse(read_words(words or []), Trust(said(words or []), files=trust)))
+    simulation = Simulation(Experiment.parse(read_overrides(words or []), Trust(said(words or []), files=trust)))
     classes, counts = simulation.task.classes, simulation.labels
     found = Heterogeneity.of(counts.table())
     if out is not None:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from feddecorr.cli.console import JsonOption, print_json, print_text, say
-from feddecorr.config.overrides import read_words
+from feddecorr.config.overrides import read_overrides
 from feddecorr.core.trust import CLOSED
 
 
@@ -22,7 +22,7 @@ def privacy(
 ) -> None:
     """Tell how much differential privacy of clients a run has spent, or will spend.
 
-    Example:  feddecorr privacy clients=1000 participation=0.05 rounds=100 transforms=private transforms.private.noise=1
+    Example:  feddecorr privacy clients=1000 participation=0.05 rounds=100 transforms=private
 
     Example:  feddecorr privacy runs/a --delta 1e-5
     """
@@ -36,7 +36,7 @@ def privacy(
         run = RunDirectory.open(said[0])
         experiment, rounds = run.described(), run.finished_rounds()
     else:
-        experiment = Experiment.parse(read_words(said), CLOSED)
+        experiment = Experiment.parse(read_overrides(said), CLOSED)
         rounds = experiment.rounds
     spent = privacy_spent(experiment, rounds, delta)
     if json:

@@ -9,7 +9,7 @@ import typer
 
 from feddecorr.cli.completing import complete, tell
 from feddecorr.cli.console import JsonOption, TrustOption, say
-from feddecorr.config.overrides import read_words, said
+from feddecorr.config.overrides import read_overrides, said
 from feddecorr.core.trust import Trust
 
 
@@ -33,7 +33,7 @@ def resume(
     from feddecorr.runs.pipeline import resume as pipeline_resume  # noqa: PLC0415
 
     run = RunDirectory.open(directory)
-    settings = read_words(words or [], onto=run.described().to_dict())
+    settings = read_overrides(words or [], onto=run.described().to_dict())
     experiment = Experiment.parse(settings, Trust(said(words or []), files=trust))
     done = run.finished_rounds()
     if done == experiment.rounds:

@@ -9,7 +9,7 @@ import typer
 
 from feddecorr.cli.completing import complete, prepare, tell
 from feddecorr.cli.console import JsonOption, TrustOption
-from feddecorr.config.overrides import read_words, said
+from feddecorr.config.overrides import read_overrides, said
 from feddecorr.core.trust import Trust
 
 Words = Annotated[
@@ -32,7 +32,7 @@ def run(
 
     The same as a TOML file:  feddecorr run experiment.toml seed=1 --out runs/b
     """
-    experiment = prepare(read_words(words or []), Trust(said(words or []), files=trust))
+    experiment = prepare(read_overrides(words or []), Trust(said(words or []), files=trust))
     from feddecorr.runs.pipeline import run as pipeline_run  # noqa: PLC0415 - PyTorch is loaded when it is needed
 
     out = out or Path("runs") / f"{experiment.label()}-{experiment.digest()[:16]}"

@@ -8,18 +8,18 @@ from typing import Annotated
 
 import typer
 
-from feddecorr.cli.conducting import (
+from feddecorr.cli.console import JsonOption, TrustOption
+from feddecorr.cli.execution import (
     DryRunOption,
     JobsOption,
     SeedsOption,
-    Undertaking,
-    conduct,
-    foresee,
+    StudyPlan,
+    estimate,
+    execute,
     warm_up_processes,
 )
-from feddecorr.cli.console import JsonOption, TrustOption
 from feddecorr.cli.run import Words
-from feddecorr.config.overrides import read_words, said
+from feddecorr.config.overrides import read_overrides, said
 from feddecorr.core.trust import Trust
 
 
@@ -50,7 +50,7 @@ def sweep(  # noqa: PLR0913, PLR0917 - an argument for each option
         warm_up_processes()
     from feddecorr.sweeps.sweep import Sweep, SweepStudy, read_over  # noqa: PLC0415 - see run
 
-    settings = read_words(words or [])
+    settings = read_overrides(words or [])
     table = Sweep.parse(settings.pop("sweep", {}))
     given = dict(map(read_over, over or []))
     table = table.model_copy(update={"over": {**table.over, **given}, "where": [*table.where, *(where or [])]})
@@ -60,8 +60,8 @@ def sweep(  # noqa: PLR0913, PLR0917 - an argument for each option
     command = shlex.join(["feddecorr", "sweep", *(words or []), *options, f"--seeds={count}"])
     spoken = said([*(words or []), *(over or [])])
     study = SweepStudy(name, settings, table, Trust(spoken, files=trust))
-    undertaking = Undertaking([study], "own", count, out or Path("sweeps") / name, lambda _: command)
+    study_plan = StudyPlan([study], "own", count, out or Path("sweeps") / name, lambda _: command)
     if dry_run:
-        foresee(undertaking, json=json)
+        estimate(study_plan, json=json)
     else:
-        conduct(undertaking, jobs=jobs, json=json)
+        execute(study_plan, jobs=jobs, json=json)

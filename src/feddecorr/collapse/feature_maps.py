@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from feddecorr.loss.decorrelation import as_batch
 
 
-class Levels:
+class FeatureMaps:
     """The feature maps of the latest forward pass."""
 
     def __init__(self) -> None:
@@ -41,13 +41,13 @@ class Levels:
 
 
 @contextmanager
-def capture_levels(model: nn.Module) -> Iterator[Levels]:
+def capture_feature_maps(model: nn.Module) -> Iterator[FeatureMaps]:
     """Catch the feature maps of every forward pass inside of the block; the model is the same after it as before.
 
     Looked at is what comes out of the network's members, and of the members of those that are Sequential: not what is
     inside of a residual block.
     """
-    levels = Levels()
+    levels = FeatureMaps()
     handles = [module.register_forward_hook(levels.catch) for module in _members(model)]
     handles.append(model.register_forward_pre_hook(levels.begin))
     try:

@@ -7,9 +7,9 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from feddecorr.config.experiment import FAMILIES, Experiment
-from feddecorr.config.overrides import read_words
-from feddecorr.core.registry import Kind, options_of
+from feddecorr.config.experiment import REGISTRIES, Experiment
+from feddecorr.config.overrides import read_overrides
+from feddecorr.core.registry import Config, options_of
 
 SILENT = ("engine", "trackers")
 """Settings that change nothing of the result."""
@@ -17,10 +17,10 @@ SILENT = ("engine", "trackers")
 
 def command(experiment: Experiment) -> str:
     """Return the one command that does the run again, with all settings that are not the defaults."""
-    return shlex.join(["feddecorr", "run", *experiment_words(experiment)])
+    return shlex.join(["feddecorr", "run", *experiment_overrides(experiment)])
 
 
-def experiment_words(experiment: Experiment) -> list[str]:
+def experiment_overrides(experiment: Experiment) -> list[str]:
     """Return the words that say the experiment; kinds are named even where they are the default."""
     said: list[str] = []
     for key in type(experiment).model_fields:
@@ -30,10 +30,10 @@ def experiment_words(experiment: Experiment) -> list[str]:
         if isinstance(value, Mapping):  # several kinds by name
             said += words(key, ",".join(value)) if value else []
             for name, kind in value.items():
-                said += words(f"{key}.{name}", FAMILIES[key].options(kind, defaults=False))
-        elif key in FAMILIES:
-            said += words(key, {"name": FAMILIES[key].name(value), **FAMILIES[key].options(value, defaults=False)})
-        elif isinstance(value, Kind):
+                said += words(f"{key}.{name}", REGISTRIES[key].options(kind, defaults=False))
+        elif key in REGISTRIES:
+            said += words(key, {"name": REGISTRIES[key].name(value), **REGISTRIES[key].options(value, defaults=False)})
+        elif isinstance(value, Config):
             said += words(key, options_of(value, defaults=False))
         elif value != type(experiment).model_fields[key].default:
             said += words(key, value)
@@ -55,6 +55,6 @@ def _words(key: str, value: Any) -> Iterator[str]:
 
 def text(value: Any) -> str:
     """Return the text that is read back as the value, in quotes only where it would be read as something else."""
-    if isinstance(value, str) and read_words([f"value={value}"])["value"] == value:
+    if isinstance(value, str) and read_overrides([f"value={value}"])["value"] == value:
         return value
     return str(value) if isinstance(value, float) else json.dumps(value)

@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field, PlainSerializer, PositiveInt, Valid
 
 from feddecorr.config.training import AUTO, Evaluation, Training
 from feddecorr.core.lists import read_list
-from feddecorr.core.registry import Family, Kind
+from feddecorr.core.registry import Config, Registry
 from feddecorr.core.threads import threads_for
 from feddecorr.core.trust import Trust
 from feddecorr.data import DATA, Data, Digits
@@ -24,7 +24,7 @@ from feddecorr.partition import PARTITIONS, Dirichlet, Partition
 from feddecorr.trackers import TrackerName
 from feddecorr.transforms import TRANSFORMS, Transform
 
-FAMILIES: dict[str, Family[Any]] = {
+REGISTRIES: dict[str, Registry[Any]] = {
     "data": DATA,
     "partition": PARTITIONS,
     "model": MODELS,
@@ -36,10 +36,10 @@ FAMILIES: dict[str, Family[Any]] = {
 """All that can be chosen by name, by the setting that chooses it."""
 
 
-Several = TypeVar("Several", bound=Kind)
+Several = TypeVar("Several", bound=Config)
 
 
-def _several(family: Family[Several]) -> tuple[BeforeValidator, PlainSerializer]:
+def _several(family: Registry[Several]) -> tuple[BeforeValidator, PlainSerializer]:
     """Return the annotations of a field that holds kinds of a family by name."""
 
     def parse(value: object, info: ValidationInfo) -> object:
@@ -65,7 +65,7 @@ def _several(family: Family[Several]) -> tuple[BeforeValidator, PlainSerializer]
     return BeforeValidator(parse), PlainSerializer(dump)
 
 
-class Experiment(Kind):
+class Experiment(Config):
     """All that decides the bits of a run, and the engine, which does not."""
 
     data: Annotated[Data, *DATA.field()] = Field(Digits(), description="what is learned")
@@ -83,13 +83,13 @@ class Experiment(Kind):
         "fixed",
         description="fixed: the same number of clients in each round; poisson: each client by itself, at that rate",
     )
-    buffers: Literal["average", "pooled", "fixed", "local"] = Field(
+    batchnorm: Literal["average", "pooled", "fixed", "local"] = Field(
         "average",
         description="BatchNorm statistics: averaged and sent, pooled and sent, averaged until they are fixed, or each "
         "client's own",
     )
     fix_after: PositiveInt | None = Field(
-        None, description="with buffers=fixed, the last round that changes BatchNorm's statistics"
+        None, description="with batchnorm=fixed, the last round that changes BatchNorm's statistics"
     )
     transforms: Annotated[dict[str, Transform], *_several(TRANSFORMS)] = Field(
         {}, description="changes of the updates before the method gets them"
@@ -136,16 +136,15 @@ class Experiment(Kind):
         if self.method.needs_sgd and self.training.optimizer != "sgd":
             name = METHODS.name(self.method)
             raise ValueError(
-                f"{name} takes a client's drift for a sum of gradients: it needs training.optimizer=sgd, "
-                f"not {self.training.optimizer}"
+                f"{name} assumes SGD updates: it needs training.optimizer=sgd, not {self.training.optimizer}"
             )
         self._check_transforms()
         if self.sampling == "poisson" and self.minimum_clients > 1:
             raise ValueError(f"minimum_clients={self.minimum_clients} is for sampling=fixed: poisson may draw nobody")
-        if self.buffers == "fixed" and self.fix_after is None:
-            raise ValueError("buffers=fixed needs the round after which statistics stay: fix_after=ROUND")
-        if self.buffers != "fixed" and self.fix_after is not None:
-            raise ValueError(f"fix_after={self.fix_after} is for buffers=fixed, not for buffers={self.buffers}")
+        if self.batchnorm == "fixed" and self.fix_after is None:
+            raise ValueError("batchnorm=fixed needs the round after which statistics stay: fix_after=ROUND")
+        if self.batchnorm != "fixed" and self.fix_after is not None:
+            raise ValueError(f"fix_after={self.fix_after} is for batchnorm=fixed, not for batchnorm={self.batchnorm}")
         return self
 
     def _check_transforms(self) -> None:
@@ -178,7 +177,7 @@ class Experiment(Kind):
         settings = self.to_dict()
         for name in ("engine", "rounds", "trackers"):
             del settings[name]
-        for name in ("every", "final", "classes"):
+        for name in ("every", "final", "label_measures"):
             del settings["evaluation"][name]
         if self.sampling == "fixed":  # as it was before there was a choice
             del settings["sampling"]

@@ -19,7 +19,7 @@ SEVERAL = ("regularizers", "transforms")
 """The settings that are tables of kinds by name, where others are one kind with a `name`."""
 
 
-def read_words(words: Iterable[str], onto: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def read_overrides(words: Iterable[str], onto: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return the settings that files (`FILE.toml`, `FILE.json`) and `key=value` words say, in their order.
 
     With `onto`, they change those settings.

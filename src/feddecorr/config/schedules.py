@@ -6,10 +6,10 @@ import math
 
 from pydantic import Field, NonNegativeInt, PositiveInt
 
-from feddecorr.core.registry import Family, Kind
+from feddecorr.core.registry import Config, Registry
 
 
-class Schedule(Kind):
+class Schedule(Config):
     """How the learning rate changes from round to round."""
 
     def factor(self, number: int) -> float:
@@ -53,4 +53,4 @@ class Step(Schedule):
         return float(self.drop ** ((number - 1) // self.every))
 
 
-SCHEDULES = Family("schedule", Schedule, {"constant": Constant, "cosine": Cosine, "step": Step})
+SCHEDULES = Registry("schedule", Schedule, {"constant": Constant, "cosine": Cosine, "step": Step})

@@ -7,13 +7,13 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveFloat, PositiveInt
 
 from feddecorr.config.schedules import SCHEDULES, Constant, Schedule
-from feddecorr.core.registry import Kind
+from feddecorr.core.registry import Config
 
 AUTO = 0
 """The number of threads that an experiment replaces by one that fits its cohort and the machine."""
 
 
-class Training(Kind):
+class Training(Config):
     """How a client trains; the defaults are the paper's."""
 
     epochs: PositiveInt | PositiveFloat = Field(
@@ -31,13 +31,15 @@ class Training(Kind):
         (0.9, 0.999), description="decays of AdamW's two moments"
     )
     weight_decay: float = Field(1e-5, ge=0, description="weight decay")
-    clip: PositiveFloat | None = Field(None, description="greatest norm of a step's gradient; longer ones are scaled")
-    together: PositiveInt | Literal["auto"] = Field(
+    max_grad_norm: PositiveFloat | None = Field(
+        None, description="greatest norm of a step's gradient; longer ones are scaled"
+    )
+    clients_per_batch: PositiveInt | Literal["auto"] = Field(
         1,
         description="clients that train side by side in one process, where their network and method can: a number, or "
         "auto; part of the result's last bits",
     )
-    merge: bool = Field(
+    pre_aggregate: bool = Field(
         False,
         description="average clients that train side by side before they are sent, where the method needs no more than "
         "their mean; part of the result's last bits",
@@ -64,7 +66,7 @@ class Training(Kind):
         return [batches] * whole + [rest] * bool(rest)
 
 
-class Evaluation(Kind):
+class Evaluation(Config):
     """How models are evaluated on the test images, and what is recorded of local training."""
 
     every: PositiveInt | Literal["auto"] = Field(
@@ -73,7 +75,7 @@ class Evaluation(Kind):
         "counting images",
     )
     final: PositiveInt = Field(1, description="so many of the last rounds are evaluated whatever the rhythm")
-    classes: Literal["last", "always"] = Field(
+    label_measures: Literal["last", "always"] = Field(
         "last",
         description="when to measure also what labels tell (neural collapse, spectra of classes) and RankMe: in the "
         "last round, or with every evaluation",

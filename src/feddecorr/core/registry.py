@@ -24,7 +24,7 @@ from feddecorr.core.trust import Trust, import_named
 from feddecorr.errors import UserError, nearest
 
 
-class Kind(BaseModel):
+class Config(BaseModel):
     """Frozen options that refuse unknown names with the nearest right one."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, ser_json_inf_nan="strings")
@@ -62,16 +62,16 @@ class Kind(BaseModel):
         return (cls.__doc__ or "").strip().splitlines()[0]
 
 
-def options_of(kind: Kind, *, defaults: bool = True) -> dict[str, Any]:
+def options_of(kind: Config, *, defaults: bool = True) -> dict[str, Any]:
     """Return the options, ready for JSON, with or without those that are the defaults."""
     options: dict[str, Any] = json.loads(kind.model_dump_json(exclude_defaults=not defaults))
     return options
 
 
-K = TypeVar("K", bound=Kind)
+K = TypeVar("K", bound=Config)
 
 
-class Family(Generic[K]):
+class Registry(Generic[K]):
     """The kinds of one noun (method, data, …) by name, and how they are read and written.
 
     A name of the form `package.module:Class` takes a kind that lives outside of this project. What is found

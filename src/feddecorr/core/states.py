@@ -97,12 +97,12 @@ def copy_into(targets: Iterable[Tensor], sources: Iterable[Tensor]) -> None:
         target.copy_(source)
 
 
-def is_laid_out(state: State, like: Mapping[str, Tensor]) -> bool:
+def has_layout(state: State, like: Mapping[str, Tensor]) -> bool:
     """Tell whether each tensor is in the memory format of its namesake, and on no graph."""
     return all(tensor.stride() == like[name].stride() and not tensor.requires_grad for name, tensor in state.items())
 
 
-def lay_out(state: State, like: Mapping[str, Tensor]) -> State:
+def match_layout(state: State, like: Mapping[str, Tensor]) -> State:
     """Return the state with each tensor in the memory format of its namesake.
 
     Sums over a tensor depend on that in their last bits; files and messages do not keep it.

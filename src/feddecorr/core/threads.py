@@ -27,7 +27,7 @@ def threads_for(cohort: int, cores: int) -> int:
     return max(range(1, cores + 1), key=speed)
 
 
-def hands(count: int) -> int:
+def parallel_jobs(count: int) -> int:
     """Return how many pieces of work, each of that many threads, keep all cores busy."""
     return max(1, (os.cpu_count() or 1) // count)
 

@@ -1,6 +1,6 @@
 """Data sets by name."""
 
-from feddecorr.core.registry import Family
+from feddecorr.core.registry import Registry
 from feddecorr.data.cifar import Cifar10, Cifar100
 from feddecorr.data.dataset import Data, Dataset, Images, Own, PixelSums
 from feddecorr.data.digits import Digits
@@ -13,7 +13,7 @@ from feddecorr.data.synthetic import Synthetic
 from feddecorr.data.table_file import TableFile
 from feddecorr.data.tinyimagenet import TinyImageNet
 
-DATA = Family(
+DATA = Registry(
     "data set",
     Data,
     {

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from feddecorr.core.files import load_note, load_tensors
 from feddecorr.core.paths import InnerPath
-from feddecorr.core.registry import Kind
+from feddecorr.core.registry import Config
 from feddecorr.data.dataset import Dataset, Images
 from feddecorr.errors import RunError, UserError
 
@@ -34,7 +34,7 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "feddecorr"
 
 
-class About(Kind):
+class About(Config):
     """What is noted with a stored data set; `note` says in which way it is not the whole, official one."""
 
     classes: tuple[str, ...]

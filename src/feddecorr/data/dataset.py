@@ -17,7 +17,7 @@ from torch import Tensor
 from feddecorr.core.checks import shown
 from feddecorr.core.lists import read_list
 from feddecorr.core.randomness import frozen_stream
-from feddecorr.core.registry import Kind
+from feddecorr.core.registry import Config
 from feddecorr.data.balanced import balanced_part
 from feddecorr.errors import UserError
 
@@ -190,7 +190,7 @@ def split_off_test(labels: Tensor) -> Tensor:
 Change = Literal["crop", "flip", "autoaugment"]
 
 
-class Data(Kind):
+class Data(Config):
     """A data set that can be loaded."""
 
     images: ClassVar[bool] = True

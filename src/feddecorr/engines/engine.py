@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, ClassVar
 
-from feddecorr.core.registry import Kind
+from feddecorr.core.registry import Config
 
 if TYPE_CHECKING:
     from feddecorr.core.client_memory import Memories
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from feddecorr.training.task import Task
 
 
-class Engine(Kind):
+class Engine(Config):
     """Who runs the clients; it knows no method, and the results do not depend on it."""
 
     one_by_one: ClassVar[bool] = False
-    """Whether it plays every client by itself, where none can train beside another (`training.together`)."""
+    """Whether it plays every client by itself, where none can train beside another (`training.clients_per_batch`)."""
 
     def check(self) -> None:
         """Refuse to begin where something is missing that the engine needs."""
@@ -27,6 +27,6 @@ class Engine(Kind):
         """Start what the engine needs; leaving the context ends it."""
         raise NotImplementedError
 
-    def hands(self, threads: int) -> int:  # noqa: ARG002 - for engines that do several things at once
+    def parallel_jobs(self, threads: int) -> int:  # noqa: ARG002 - for engines that do several things at once
         """Return how many pieces of work of so many threads may go on at once; the server evaluates with as many."""
         return 1

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from feddecorr.core.messages import Broadcast, Failure, Update, failure
-from feddecorr.training.client import NO_ROOM, Client, Outcome, Room
+from feddecorr.training.client import NO_OUT_BUFFERS, Client, OutBuffers, Outcome
 
 if TYPE_CHECKING:
     from feddecorr.core.client_memory import Memories
@@ -28,7 +28,7 @@ class Stage:
         return Client(self.task)
 
     def play(
-        self, broadcast: Broadcast, group: Sequence[int], rooms: Mapping[int, Room] | None = None
+        self, broadcast: Broadcast, group: Sequence[int], out_buffers: Mapping[int, OutBuffers] | None = None
     ) -> Iterator[Update | Failure]:
         """Yield what comes of the clients of one group, in their order."""
         outcomes: dict[int, Outcome] = {}
@@ -36,7 +36,7 @@ class Stage:
         for client in group:
             try:
                 memory = self.memories.load(client, broadcast.round)
-                held.append((self.shards[client], memory, (rooms or {}).get(client, NO_ROOM)))
+                held.append((self.shards[client], memory, (out_buffers or {}).get(client, NO_OUT_BUFFERS)))
             except Exception as error:  # whatever a client raises is reported, not swallowed
                 outcomes[client] = error
         try:
@@ -48,10 +48,10 @@ class Stage:
             if answer.client == client:  # or else it is part of another's
                 yield answer
 
-    def _train(self, broadcast: Broadcast, held: Sequence[tuple[Shard, State, Room]]) -> Mapping[int, Outcome]:
+    def _train(self, broadcast: Broadcast, held: Sequence[tuple[Shard, State, OutBuffers]]) -> Mapping[int, Outcome]:
         if self.task.together.clients > 1:
             return self.client.together(broadcast, held)
-        return {shard.client: self.client(broadcast, shard, memory, room) for shard, memory, room in held}
+        return {shard.client: self.client(broadcast, shard, memory, out_buffers) for shard, memory, out_buffers in held}
 
     def _keep(self, client: int, now: int, outcome: Outcome) -> Update | Failure:
         if isinstance(outcome, Exception):

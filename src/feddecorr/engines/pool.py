@@ -17,7 +17,7 @@ from pydantic import Field, PositiveInt
 
 from feddecorr.core.messages import Broadcast, Failure, Update
 from feddecorr.core.states import State
-from feddecorr.core.threads import hands
+from feddecorr.core.threads import parallel_jobs
 from feddecorr.engines.allocator import return_freed_memory
 from feddecorr.engines.engine import Engine
 from feddecorr.engines.processes import context, expect_files
@@ -44,19 +44,19 @@ class Pool(Engine):
     @contextmanager
     def open(self, task: Task, shards: Shards, memories: Memories) -> Iterator[RunClients]:
         """Start the workers."""
-        count = min(self.hands(task.experiment.training.threads), len(shards))
+        count = min(self.parallel_jobs(task.experiment.training.threads), len(shards))
         with enough_shared_memory(shards.nbytes):
             shards.share()
         return_freed_memory()
-        crew = Crew((task, shards, memories), count)
+        worker_pool = WorkerPool((task, shards, memories), count)
         try:
-            yield crew.run
+            yield worker_pool.run
         finally:
-            crew.close()
+            worker_pool.close()
 
-    def hands(self, threads: int) -> int:
+    def parallel_jobs(self, threads: int) -> int:
         """As many as there are workers."""
-        return self.workers or hands(threads)
+        return self.workers or parallel_jobs(threads)
 
 
 class Worker:
@@ -120,7 +120,7 @@ class Worker:
         weakref.finalize(array, self._free.append, slot)
         return parcel.layout.read(torch.from_numpy(array))
 
-    def epitaph(self, deaths: int) -> str:
+    def exit_reason(self, deaths: int) -> str:
         """Return what is known of the end of the process."""
         code = self.process.exitcode
         killed = (
@@ -138,7 +138,7 @@ class Worker:
         self.process.join()
 
 
-class Crew:
+class WorkerPool:
     """All workers, and what they are told to do."""
 
     def __init__(self, recipe: Recipe, count: int) -> None:
@@ -159,7 +159,7 @@ class Crew:
                     try:
                         answers = worker.receive()
                     except (EOFError, OSError):
-                        answers = self._bury(worker, waiting, broadcast.round)
+                        answers = self._handle_exit(worker, waiting, broadcast.round)
                     finished |= {client: answer for answer in answers for client in answer.clients}
             answer = finished.pop(client)
             if client == answer.client:  # or else it is part of another's
@@ -171,7 +171,7 @@ class Crew:
         weights = sum(weight.numel() for weight in broadcast.weights.values())
         return Waiting(task.groups(clients), images=lambda client: int(sizes[client]), weights=weights)
 
-    def _bury(self, worker: Worker, waiting: Waiting, number: int) -> list[Update | Failure]:
+    def _handle_exit(self, worker: Worker, waiting: Waiting, number: int) -> list[Update | Failure]:
         """Replace a worker that died; what it was told to do waits again, unless it is given up."""
         self._replace(worker)
         waiting.put_back([group for order in worker.orders for group in order.groups])
@@ -180,7 +180,7 @@ class Crew:
         if deaths < MAX_DEATHS:
             return []
         waiting.give_up(groups[0])
-        return [Failure(number, client, worker.epitaph(deaths)) for client in groups[0]]
+        return [Failure(number, client, worker.exit_reason(deaths)) for client in groups[0]]
 
     def close(self) -> None:
         """End all workers, side by side."""

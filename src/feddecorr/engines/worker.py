@@ -94,8 +94,8 @@ class Player:
 
     def play(self, order: Play) -> list[Done | Failure]:
         """Train the clients, in the slots themselves once they are there."""
-        rooms = {client: self.slots[slot].states for client, slot in order.slots.items() if slot in self.slots}
-        answers = [answer for group in order.groups for answer in self.stage.play(self.broadcast, group, rooms)]
+        out_buffers = {client: self.slots[slot].states for client, slot in order.slots.items() if slot in self.slots}
+        answers = [answer for group in order.groups for answer in self.stage.play(self.broadcast, group, out_buffers)]
         return [answer if isinstance(answer, Failure) else self._put_down(answer, order.slots) for answer in answers]
 
     def _put_down(self, update: Update, slots: Mapping[int, int]) -> Done:

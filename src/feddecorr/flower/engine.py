@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
-from feddecorr.core.threads import hands
+from feddecorr.core.threads import parallel_jobs
 from feddecorr.engines.engine import Engine
 from feddecorr.errors import UserError
 from feddecorr.server.federation import RunClients
@@ -49,9 +49,9 @@ class Flower(Engine):
         """Start Flower."""
         from feddecorr.flower.session import simulated  # noqa: PLC0415 - an extra
 
-        with simulated(shards, self.hands(task.experiment.training.threads)) as session:
+        with simulated(shards, self.parallel_jobs(task.experiment.training.threads)) as session:
             yield session.clients_of(task, memories)
 
-    def hands(self, threads: int) -> int:
+    def parallel_jobs(self, threads: int) -> int:
         """As many as there are actors."""
-        return self.workers or hands(threads)
+        return self.workers or parallel_jobs(threads)

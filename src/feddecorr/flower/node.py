@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import torch
 
 from feddecorr.config.experiment import Experiment
-from feddecorr.config.overrides import read_words
+from feddecorr.config.overrides import read_overrides
 from feddecorr.core.client_memory import Memories
 from feddecorr.core.files import load_tensors
 from feddecorr.core.paths import InnerPath
@@ -187,7 +187,7 @@ def deployed(config: Config) -> Deployed:
 
 
 def _own_data(config: Config) -> Data:
-    return DATA.parse(read_words([f"{key}={value}" for key, value in config.items()])["data"])
+    return DATA.parse(read_overrides([f"{key}={value}" for key, value in config.items()])["data"])
 
 
 def _own_training(config: Config) -> Own:

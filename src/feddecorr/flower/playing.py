@@ -95,7 +95,7 @@ def _train(letter: Letter, node: Node) -> Update:
 def _refuse_if_needed(client: Client, memory: State, counted: int) -> None:
     """Raise where the server's state holds a share of what was lost: it would never be taken out again."""
     method = client.task.experiment.method
-    if not method.may_forget and any(name.startswith(METHOD) for name in memory):
+    if not method.state_optional and any(name.startswith(METHOD) for name in memory):
         raise UserError(f"{FORGOT.format(counted)}, without which {type(method).__name__} cannot go on with it")
 
 

@@ -1,6 +1,6 @@
 """Federated methods by name."""
 
-from feddecorr.core.registry import Family
+from feddecorr.core.registry import Registry
 from feddecorr.methods.fedacg import FedACG
 from feddecorr.methods.fedadagrad import FedAdagrad
 from feddecorr.methods.fedadam import FedAdam
@@ -22,9 +22,9 @@ from feddecorr.methods.fedyogi import FedYogi
 from feddecorr.methods.method import Method, mean_weights
 from feddecorr.methods.moon import MOON
 from feddecorr.methods.scaffold import SCAFFOLD
-from feddecorr.objective.context import Local, Trained
+from feddecorr.objective.context import ClientContext, Trained
 
-METHODS = Family(
+METHODS = Registry(
     "method",
     Method,
     {
@@ -51,4 +51,4 @@ METHODS = Family(
     },
 )
 
-__all__ = ["METHODS", "FedAvg", "Local", "Method", "Trained", "mean_weights"]
+__all__ = ["METHODS", "ClientContext", "FedAvg", "Method", "Trained", "mean_weights"]

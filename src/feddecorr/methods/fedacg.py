@@ -11,7 +11,7 @@ from pydantic import Field
 from feddecorr.core.messages import Broadcast, RoundInfo, Server
 from feddecorr.core.states import State
 from feddecorr.methods.method import Method
-from feddecorr.objective.context import Local
+from feddecorr.objective.context import ClientContext
 from feddecorr.objective.terms import Term, proximal
 
 
@@ -36,10 +36,10 @@ class FedACG(Method):
         ahead = {name: torch.add(w, server.memory[name], alpha=self.momentum) for name, w in server.weights.items()}
         return replace(Broadcast.of(number, server), weights=ahead)
 
-    def terms(self, local: Local) -> Mapping[str, Term]:
+    def terms(self, context: ClientContext) -> Mapping[str, Term]:
         """Return (μ/2)·‖w − sent‖²."""
-        return {"proximal": proximal(self.mu, local.laid_out(local.broadcast.weights))}
+        return {"proximal": proximal(self.mu, context.as_parameter_list(context.broadcast.weights))}
 
-    def move(self, server: Server, mean: State, info: RoundInfo) -> Server:
+    def server_update(self, server: Server, mean: State, info: RoundInfo) -> Server:
         """Go to the mean, and remember the movement."""
         return replace(server, weights=mean, memory={name: mean[name] - w for name, w in server.weights.items()})

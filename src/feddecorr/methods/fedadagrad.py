@@ -21,6 +21,6 @@ class FedAdagrad(Method):
         """Prepare the moments."""
         return adaptive.start(server, self.tau)
 
-    def move(self, server: Server, mean: State, info: RoundInfo) -> Server:
+    def server_update(self, server: Server, mean: State, info: RoundInfo) -> Server:
         """Take the step."""
         return adaptive.step(server, mean, lambda v, square: v + square, lr=self.lr, beta1=self.beta1, tau=self.tau)

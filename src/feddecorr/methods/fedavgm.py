@@ -25,7 +25,7 @@ class FedAvgM(Method):
         """Let the velocity begin at zero."""
         return replace(server, memory={name: torch.zeros_like(weight) for name, weight in server.weights.items()})
 
-    def move(self, server: Server, mean: State, info: RoundInfo) -> Server:
+    def server_update(self, server: Server, mean: State, info: RoundInfo) -> Server:
         """Go to the mean and on by what is carried over; with ρ = 0 that is the mean to the last bit."""
         weights, velocity = {}, {}
         for name, before in server.weights.items():

@@ -11,7 +11,7 @@ from torch.nn.functional import cosine_similarity, mse_loss
 from feddecorr.collapse.representation import find_classifier
 from feddecorr.errors import UserError
 from feddecorr.methods.method import Method
-from feddecorr.objective.context import Local
+from feddecorr.objective.context import ClientContext
 from feddecorr.objective.reference_models import RoundReference
 from feddecorr.objective.terms import Pass, Term
 
@@ -27,10 +27,10 @@ class FedDr(Method):
 
     beta: float = Field(0.9, ge=0, le=1, description="β, weight of the dot regression; 1 − β is that of distillation")
 
-    def terms(self, local: Local) -> Mapping[str, Term | None]:
+    def terms(self, context: ClientContext) -> Mapping[str, Term | None]:
         """Return β·½(cos(z, v) − 1)², v the classifier's row of the true class, and (1 − β)·‖z − z_global‖²/d."""
-        teacher = RoundReference(local, {**local.broadcast.weights, **local.broadcast.buffers})
-        rows = _rows(find_classifier(local.model))
+        teacher = RoundReference(context, {**context.broadcast.weights, **context.broadcast.buffers})
+        rows = _rows(find_classifier(context.model))
 
         def dot_regression(forward: Pass) -> Tensor:
             cosines = cosine_similarity(forward.z, rows[forward.y])

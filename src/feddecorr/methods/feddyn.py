@@ -11,7 +11,7 @@ from pydantic import Field
 from feddecorr.core.messages import RoundInfo, Server, Update
 from feddecorr.core.states import Mean, State
 from feddecorr.methods.method import Method
-from feddecorr.objective.context import Local, Trained
+from feddecorr.objective.context import ClientContext, Trained
 from feddecorr.objective.terms import Term, proximal
 
 DRIFT = "drift/"
@@ -33,19 +33,21 @@ class FedDyn(Method):
         drift = {DRIFT + name: torch.zeros_like(weight) for name, weight in server.weights.items()}
         return replace(server, memory=drift)
 
-    def terms(self, local: Local) -> Mapping[str, Term]:
+    def terms(self, context: ClientContext) -> Mapping[str, Term]:
         """Return the dynamic regularizer."""
-        anchor = local.laid_out(local.broadcast.weights)
-        if local.memory:
-            anchor = [sent + drift for sent, drift in zip(anchor, local.laid_out(local.memory), strict=True)]
+        anchor = context.as_parameter_list(context.broadcast.weights)
+        if context.memory:
+            anchor = [
+                sent + drift for sent, drift in zip(anchor, context.as_parameter_list(context.memory), strict=True)
+            ]
         return {"dynamic": proximal(self.alpha, anchor)}
 
-    def finish(self, local: Local, trained: Trained) -> tuple[State, State]:
+    def finish(self, context: ClientContext, trained: Trained) -> tuple[State, State]:
         """Remember uᵢ ← uᵢ − (wᵢ − wᵗ)."""
-        drift = {name: weight - trained.weights[name] for name, weight in local.broadcast.weights.items()}
-        return {}, {name: drift[name] + local.memory[name] for name in drift} if local.memory else drift
+        drift = {name: weight - trained.weights[name] for name, weight in context.broadcast.weights.items()}
+        return {}, {name: drift[name] + context.memory[name] for name in drift} if context.memory else drift
 
-    def step(self, server: Server, updates: Iterable[Update], info: RoundInfo) -> Server:
+    def aggregate(self, server: Server, updates: Iterable[Update], info: RoundInfo) -> Server:
         """Move the mean drift by the changes, each by the client's share of all examples; take it off the mean."""
         mean = Mean()
         for update in updates:

@@ -17,7 +17,7 @@ class FedExP(Method):
 
     epsilon: float = Field(1e-3, gt=0, description="ε, keeps the step bounded when the mean change is small")
 
-    def step(self, server: Server, updates: Iterable[Update], info: RoundInfo) -> Server:
+    def aggregate(self, server: Server, updates: Iterable[Update], info: RoundInfo) -> Server:
         """Go to the mean and on; where clients agree that is the mean to the last bit."""
         mean = Mean()
         squares = 0.0

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from feddecorr.methods.method import Method
-from feddecorr.objective.context import Local
+from feddecorr.objective.context import ClientContext
 from feddecorr.objective.terms import Pass, Term
 
 
@@ -25,9 +25,9 @@ class FedLC(Method):
 
     tau: float = Field(1.0, ge=0, description="τ, size of the margins; 0 is FedAvg")
 
-    def terms(self, local: Local) -> Mapping[str, Term]:
+    def terms(self, context: ClientContext) -> Mapping[str, Term]:
         """Replace the cross-entropy by that of the calibrated logits."""
-        counts = local.counts
+        counts = context.counts
         margins = torch.where(counts > 0, self.tau * counts.pow(-0.25), math.inf if self.tau else 0.0)
 
         def calibrated(forward: Pass) -> Tensor:

@@ -18,7 +18,7 @@ class FedNova(Method):
 
     needs_sgd = True
 
-    def step(self, server: Server, updates: Iterable[Update], info: RoundInfo) -> Server:
+    def aggregate(self, server: Server, updates: Iterable[Update], info: RoundInfo) -> Server:
         """Return w + (Σ pᵢ·aᵢ)·Σ pᵢ·(wᵢ − w)/aᵢ, with pᵢ the client's share of the round's examples.
 
         Written as the mean by pᵢ/aᵢ and a factor by which to go to it: with equal work, 1. Amounts are taken in

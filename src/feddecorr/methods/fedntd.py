@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import kl_div, log_softmax, one_hot
 
 from feddecorr.methods.method import Method
-from feddecorr.objective.context import Local
+from feddecorr.objective.context import ClientContext
 from feddecorr.objective.reference_models import RoundReference
 from feddecorr.objective.terms import Pass, Term
 
@@ -22,9 +22,9 @@ class FedNTD(Method):
     beta: float = Field(1.0, ge=0, description="β, weight of the distillation")
     temperature: float = Field(1.0, gt=0, description="τ, by which logits are divided")
 
-    def terms(self, local: Local) -> Mapping[str, Term]:
+    def terms(self, context: ClientContext) -> Mapping[str, Term]:
         """Return β times the mean divergence KL(global ‖ local) over the classes that are not true."""
-        teacher = RoundReference(local, {**local.broadcast.weights, **local.broadcast.buffers})
+        teacher = RoundReference(context, {**context.broadcast.weights, **context.broadcast.buffers})
 
         def distillation(forward: Pass) -> Tensor:
             mine = self._not_true(forward.logits, forward.y)

@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field
 
 from feddecorr.methods.method import Method
-from feddecorr.objective.context import Local
+from feddecorr.objective.context import ClientContext
 from feddecorr.objective.terms import Term, proximal
 
 
@@ -22,7 +22,7 @@ class FedProx(Method):
         "published", description="released: as in the code of FedDecorr's authors, where the term is always zero"
     )
 
-    def terms(self, local: Local) -> Mapping[str, Term]:
+    def terms(self, context: ClientContext) -> Mapping[str, Term]:
         """Return the proximal term; the authors' code measures the distance of the live weights to themselves."""
         weight = self.mu if self.variant == "published" else 0.0
-        return {"proximal": proximal(weight, local.laid_out(local.broadcast.weights))}
+        return {"proximal": proximal(weight, context.as_parameter_list(context.broadcast.weights))}

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from feddecorr.loss.contrastive import supervised_contrastive
 from feddecorr.methods.method import Method
-from feddecorr.objective.context import Local
+from feddecorr.objective.context import ClientContext
 from feddecorr.objective.terms import Pass, Term
 
 
@@ -22,7 +22,7 @@ class FedRCL(Method):
     representation. With the last level alone it is the regularizer `supervised_contrastive`.
     """
 
-    needs_levels = True
+    needs_feature_maps = True
     term_names = ("contrast",)
 
     weight: float = Field(1.0, ge=0, description="weight of the contrast; 0 is FedAvg")
@@ -31,7 +31,7 @@ class FedRCL(Method):
     threshold: float = Field(0.7, ge=-1, le=1, description="λ, the cosine above which samples of a class are too near")
     levels: Literal["all", "last"] = Field("all", description="where: on all levels, or in the representation alone")
 
-    def terms(self, local: Local) -> Mapping[str, Term]:
+    def terms(self, context: ClientContext) -> Mapping[str, Term]:
         """Return the mean contrast, weighted."""
 
         def contrast(forward: Pass) -> Tensor:

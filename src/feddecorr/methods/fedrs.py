@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from feddecorr.methods.method import Method
-from feddecorr.objective.context import Local
+from feddecorr.objective.context import ClientContext
 from feddecorr.objective.terms import Pass, Term
 
 
@@ -21,9 +21,9 @@ class FedRS(Method):
 
     alpha: float = Field(0.5, ge=0, le=1, description="scale of the logits of missing classes; 1 is FedAvg")
 
-    def terms(self, local: Local) -> Mapping[str, Term]:
+    def terms(self, context: ClientContext) -> Mapping[str, Term]:
         """Replace the cross-entropy by that of the restricted softmax."""
-        counts = local.counts
+        counts = context.counts
         scale = torch.where(counts > 0, torch.ones_like(counts), self.alpha)
 
         def restricted(forward: Pass) -> Tensor:

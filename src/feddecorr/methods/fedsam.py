@@ -8,7 +8,7 @@ from pydantic import Field
 from torch import Tensor
 
 from feddecorr.methods.method import Method
-from feddecorr.objective.context import Compute, GradientRule, Local
+from feddecorr.objective.context import ClientContext, Compute, GradientRule
 from feddecorr.objective.perturbation import gradient_beside, scaled_to
 
 
@@ -17,10 +17,10 @@ class FedSAM(Method):
 
     rho: float = Field(0.05, ge=0, description="ρ, length of the step uphill; 0 is FedAvg")
 
-    def gradient(self, local: Local) -> GradientRule:
+    def gradient(self, context: ClientContext) -> GradientRule:
         """Take the gradient uphill."""
 
         def uphill(compute: Compute) -> Sequence[Tensor]:
-            return gradient_beside(local, scaled_to(self.rho, compute()), compute)
+            return gradient_beside(context, scaled_to(self.rho, compute()), compute)
 
         return uphill

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import kl_div, log_softmax
 
 from feddecorr.methods.method import Method
-from feddecorr.objective.context import Compute, GradientRule, Local
+from feddecorr.objective.context import ClientContext, Compute, GradientRule
 from feddecorr.objective.perturbation import TINY, gradient_beside, scaled_to
 from feddecorr.objective.reference_models import RoundReference
 from feddecorr.objective.terms import Pass
@@ -27,10 +27,10 @@ class FedSOL(Method):
     temperature: PositiveFloat = Field(3.0, description="τ, by which logits are divided")
     adaptive: bool = Field(True, description="scale steps by Λ; false: the same ρ for all weights")
 
-    def gradient(self, local: Local) -> GradientRule:
+    def gradient(self, context: ClientContext) -> GradientRule:
         """Take the gradient where the proximal objective is worse."""
-        teacher = RoundReference(local, {**local.broadcast.weights, **local.broadcast.buffers})
-        sent = local.laid_out(local.broadcast.weights, trainable=True)
+        teacher = RoundReference(context, {**context.broadcast.weights, **context.broadcast.buffers})
+        sent = context.as_parameter_list(context.broadcast.weights, trainable=True)
 
         def forgetting(forward: Pass) -> Tensor:
             mine = log_softmax(forward.logits / self.temperature, dim=1)
@@ -40,8 +40,8 @@ class FedSOL(Method):
         def stabilized(compute: Compute) -> Sequence[Tensor]:
             shift = scaled_to(self.rho, compute(forgetting))
             if self.adaptive:
-                shift = [step * _moved(*pair) for step, *pair in zip(shift, local.trainable, sent, strict=True)]
-            return gradient_beside(local, shift, compute)
+                shift = [step * _moved(*pair) for step, *pair in zip(shift, context.trainable, sent, strict=True)]
+            return gradient_beside(context, shift, compute)
 
         return stabilized
 

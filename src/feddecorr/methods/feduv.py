@@ -9,7 +9,7 @@ from pydantic import Field
 from torch import Tensor
 
 from feddecorr.methods.method import Method
-from feddecorr.objective.context import Local
+from feddecorr.objective.context import ClientContext
 from feddecorr.objective.terms import Term
 
 
@@ -21,7 +21,7 @@ class FedUV(Method):
     uniformity: float = Field(0.5, ge=0, description="μ, weight of the uniformity of the representations")
     variance: float = Field(2.5, ge=0, description="λ, weight of the variance of the predictions")
 
-    def terms(self, local: Local) -> Mapping[str, Term]:
+    def terms(self, context: ClientContext) -> Mapping[str, Term]:
         """Return the two terms, weighted."""
         return {
             "representation_uniformity": lambda forward: self.uniformity * uniformity(forward.z),

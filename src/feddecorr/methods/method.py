@@ -7,22 +7,22 @@ from dataclasses import replace
 from typing import ClassVar
 
 from feddecorr.core.messages import Broadcast, RoundInfo, Server, Update
-from feddecorr.core.registry import Kind
+from feddecorr.core.registry import Config
 from feddecorr.core.states import Mean, State
-from feddecorr.objective.context import GradientRule, Local, Trained
+from feddecorr.objective.context import ClientContext, GradientRule, Trained
 from feddecorr.objective.terms import Term
 
 
-class Method(Kind):
+class Method(Config):
     """A federated method; without any hook of its own it is FedAvg."""
 
     needs_sgd: ClassVar[bool] = False
-    """Whether the method takes a client's drift for a sum of gradients, as no other optimizer makes it."""
+    """Whether the method assumes SGD updates: that a client's change is a sum of gradients."""
 
-    needs_levels: ClassVar[bool] = False
+    needs_feature_maps: ClassVar[bool] = False
     """Whether its terms look at what the network makes on the way to the representation."""
 
-    may_forget: ClassVar[bool] = False
+    state_optional: ClassVar[bool] = False
     """Whether a client that lost its memory may begin anew. Not where the server holds a share of what was lost."""
 
     term_names: ClassVar[tuple[str, ...] | None] = None
@@ -36,15 +36,15 @@ class Method(Kind):
         """Return what the server sends to every client of a round."""
         return Broadcast.of(number, server)
 
-    def terms(self, local: Local) -> Mapping[str, Term | None]:
+    def terms(self, context: ClientContext) -> Mapping[str, Term | None]:
         """Return terms to add to the local objective, or to replace one of the same name; None takes it away."""
         return {}
 
-    def gradient(self, local: Local) -> GradientRule:
+    def gradient(self, context: ClientContext) -> GradientRule:
         """Return the rule that makes the gradient of every local step of a round."""
         return lambda compute: compute()
 
-    def finish(self, local: Local, trained: Trained) -> tuple[State, State]:
+    def finish(self, context: ClientContext, trained: Trained) -> tuple[State, State]:
         """Return (extra for the server, memory for itself) after local training."""
         return {}, {}
 
@@ -52,18 +52,18 @@ class Method(Kind):
         """Return what the extra of an update looks like (names, shapes, types): anything else is refused."""
         return {}
 
-    def step(self, server: Server, updates: Iterable[Update], info: RoundInfo) -> Server:
-        """Move the server, taking each update once as it comes; whoever needs no more than their mean has `move`."""
-        return self.move(server, mean_weights(updates), info)
+    def aggregate(self, server: Server, updates: Iterable[Update], info: RoundInfo) -> Server:
+        """Aggregate the updates, each once as it comes; a method that needs only their mean has `server_update`."""
+        return self.server_update(server, mean_weights(updates), info)
 
-    def move(self, server: Server, mean: State, info: RoundInfo) -> Server:
-        """Move the server, given the mean of the clients' weights."""
+    def server_update(self, server: Server, mean: State, info: RoundInfo) -> Server:
+        """Return the server after a round, given the mean of the clients' weights."""
         return replace(server, weights=mean)
 
     @classmethod
     def needs_each(cls) -> bool:
         """Tell whether anything but the mean of the clients' weights matters, to the server or to a client's memory."""
-        return cls.step is not Method.step or cls.finish is not Method.finish
+        return cls.aggregate is not Method.aggregate or cls.finish is not Method.finish
 
     @classmethod
     def known_terms(cls) -> tuple[str, ...] | None:

@@ -12,7 +12,7 @@ from torch.nn.functional import cosine_similarity, softplus
 
 from feddecorr.core.states import State
 from feddecorr.methods.method import Method
-from feddecorr.objective.context import Local, Trained
+from feddecorr.objective.context import ClientContext, Trained
 from feddecorr.objective.reference_models import RoundReference
 from feddecorr.objective.terms import Pass, Term
 
@@ -23,7 +23,7 @@ class MOON(Method):
     The projection head of the paper is an option of the model (`model.projection=256`).
     """
 
-    may_forget = True
+    state_optional = True
     term_names = ("contrast",)
 
     mu: float = Field(1.0, ge=0, description="weight of the contrastive term")
@@ -32,18 +32,18 @@ class MOON(Method):
         "published", description="released: as in the code of FedDecorr's authors, which never uses the temperature"
     )
 
-    def terms(self, local: Local) -> Mapping[str, Term]:
+    def terms(self, context: ClientContext) -> Mapping[str, Term]:
         """Return μ times the mean of −log(e^{s/τ} / (e^{s/τ} + e^{p/τ})).
 
         s and p are the similarities (cosines) of z to what the global and the client's last model make of x.
         """
-        if not local.memory:
+        if not context.memory:
             # Before its first round a client's last model is the global one: both similarities are the same,
             # whatever the weights, so the term is constant and its gradient zero.
             return {"contrast": lambda forward: forward.z.new_tensor(self.mu * math.log(2))}
         temperature = self.temperature if self.variant == "published" else 1.0
-        towards = RoundReference(local, {**local.broadcast.weights, **local.broadcast.buffers})
-        away = RoundReference(local, local.memory)
+        towards = RoundReference(context, {**context.broadcast.weights, **context.broadcast.buffers})
+        away = RoundReference(context, context.memory)
 
         def contrast(forward: Pass) -> Tensor:
             positive = cosine_similarity(forward.z, towards.z(forward))
@@ -52,6 +52,6 @@ class MOON(Method):
 
         return {"contrast": contrast}
 
-    def finish(self, local: Local, trained: Trained) -> tuple[State, State]:
+    def finish(self, context: ClientContext, trained: Trained) -> tuple[State, State]:
         """Remember the trained model with its BatchNorm statistics."""
         return {}, {**trained.weights, **trained.buffers}

@@ -10,7 +10,7 @@ import torch
 from feddecorr.core.messages import RoundInfo, Server, Update
 from feddecorr.core.states import Mean, State
 from feddecorr.methods.method import Method
-from feddecorr.objective.context import Local, Trained
+from feddecorr.objective.context import ClientContext, Trained
 from feddecorr.objective.terms import Term, linear
 
 
@@ -29,28 +29,28 @@ class SCAFFOLD(Method):
         c = {name: torch.zeros_like(weight) for name, weight in server.weights.items()}
         return replace(server, shared=c)
 
-    def terms(self, local: Local) -> Mapping[str, Term]:
+    def terms(self, context: ClientContext) -> Mapping[str, Term]:
         """Return ⟨c − cᵢ, w⟩, whose gradient is the correction."""
-        correction = local.laid_out(local.broadcast.shared)
-        if local.memory:
-            own = local.laid_out(local.memory)
+        correction = context.as_parameter_list(context.broadcast.shared)
+        if context.memory:
+            own = context.as_parameter_list(context.memory)
             correction = [common - mine for common, mine in zip(correction, own, strict=True)]
         return {"control": linear(correction)}
 
-    def finish(self, local: Local, trained: Trained) -> tuple[State, State]:
+    def finish(self, context: ClientContext, trained: Trained) -> tuple[State, State]:
         """Return the change of cᵢ for the server, and cᵢ ← cᵢ − c + (w − wᵢ)/amount to remember."""
         change, variate = {}, {}
-        for name, weight in local.broadcast.weights.items():
+        for name, weight in context.broadcast.weights.items():
             drift = (weight - trained.weights[name]) / trained.amount
-            change[name] = drift - local.broadcast.shared[name]
-            variate[name] = change[name] + local.memory[name] if local.memory else change[name]
+            change[name] = drift - context.broadcast.shared[name]
+            variate[name] = change[name] + context.memory[name] if context.memory else change[name]
         return change, variate
 
     def expected_extra(self, server: Server) -> State:
         """Expect a change for each weight."""
         return server.shared
 
-    def step(self, server: Server, updates: Iterable[Update], info: RoundInfo) -> Server:
+    def aggregate(self, server: Server, updates: Iterable[Update], info: RoundInfo) -> Server:
         """Average the weights, and add the changes to c, each by the client's share of all examples."""
         weights, changes = Mean(), Mean()
         for update in updates:

@@ -1,6 +1,6 @@
 """Networks by name."""
 
-from feddecorr.core.registry import Family
+from feddecorr.core.registry import Registry
 from feddecorr.models.convnet import ConvNet
 from feddecorr.models.custom import Custom
 from feddecorr.models.lenet import LeNet
@@ -10,7 +10,7 @@ from feddecorr.models.model import Model, Shape
 from feddecorr.models.resnet import ResNet18, ResNet20, ResNet32
 from feddecorr.models.transformer import Transformer
 
-MODELS = Family(
+MODELS = Registry(
     "model",
     Model,
     {

@@ -26,7 +26,9 @@ class MLP(Model):
         (256, 256), description="hidden widths; the last is d; of [], the classifier takes the pixels"
     )
     norm: Literal["none", "batch", "layer"] = Field("none", description="normalization before each ReLU")
-    bend: bool = Field(True, description="ReLU after the last hidden layer, too: else the representation is linear")
+    final_relu: bool = Field(
+        True, description="ReLU after the last hidden layer, too: else the representation is linear"
+    )
 
     def features(self, shape: Shape) -> tuple[nn.Module, int]:
         """Return the hidden layers."""
@@ -34,6 +36,6 @@ class MLP(Model):
         layers: list[nn.Module] = [nn.Flatten()]
         for before, after in pairwise(widths):
             layers += [nn.Linear(before, after), *NORMS[self.norm](after), nn.ReLU()]
-        if not self.bend and self.widths:
+        if not self.final_relu and self.widths:
             layers.pop()
         return nn.Sequential(*layers), widths[-1]

@@ -9,7 +9,7 @@ from typing import Self
 from pydantic import Field, PositiveFloat, PositiveInt, field_validator, model_validator
 from torch import nn
 
-from feddecorr.core.registry import Kind
+from feddecorr.core.registry import Config
 from feddecorr.models.heads import TEMPERATURE, TEMPERED, Head, build_head
 from feddecorr.models.weights import fill, read_weights, weights_digest
 
@@ -17,7 +17,7 @@ Shape = tuple[int, int, int]
 """Channels, height and width of an image."""
 
 
-class Model(Kind):
+class Model(Config):
     """A network that maps images to logits through a final linear classifier.
 
     The classifier's input is the representation; nothing else is asked of the module that `build` returns.

@@ -15,7 +15,7 @@ from feddecorr.objective.terms import Term
 
 
 @dataclass(frozen=True)
-class Local:
+class ClientContext:
     """What a method's client hooks see: the client, what it was sent and what it remembers."""
 
     client: int
@@ -36,7 +36,7 @@ class Local:
         """The parameters that training moves, in the order of their gradients: not those of frozen layers."""
         return [parameter for parameter in self.model.parameters() if parameter.requires_grad]
 
-    def laid_out(self, state: State, *, trainable: bool = False) -> list[Tensor]:
+    def as_parameter_list(self, state: State, *, trainable: bool = False) -> list[Tensor]:
         """Return a copy of the state in the order, on the device and in the memory format of the parameters.
 
         Those are all, or the ones that training moves.

@@ -11,7 +11,7 @@ from torch import Tensor
 from feddecorr.core.states import copy_into, norm
 
 if TYPE_CHECKING:
-    from feddecorr.objective.context import Compute, Local
+    from feddecorr.objective.context import ClientContext, Compute
 
 TINY = 1e-12
 
@@ -22,10 +22,10 @@ def scaled_to(length: float, direction: Sequence[Tensor]) -> list[Tensor]:
     return [part * factor for part in direction]
 
 
-def gradient_beside(local: Local, shift: Sequence[Tensor], compute: Compute) -> Sequence[Tensor]:
+def gradient_beside(context: ClientContext, shift: Sequence[Tensor], compute: Compute) -> Sequence[Tensor]:
     """Return the gradient at w + shift; weights and BatchNorm statistics are put back as they were."""
-    trainable = local.trainable
-    state = [*trainable, *local.model.buffers()]
+    trainable = context.trainable
+    state = [*trainable, *context.model.buffers()]
     kept = [tensor.detach().clone() for tensor in state]
     with torch.no_grad():
         for parameter, step in zip(trainable, shift, strict=True):

@@ -17,7 +17,7 @@ from feddecorr.collapse.representation import capture_representations, find_clas
 from feddecorr.core.states import State, load_into
 
 if TYPE_CHECKING:
-    from feddecorr.objective.context import Local
+    from feddecorr.objective.context import ClientContext
     from feddecorr.objective.terms import Pass
 
 MAKERS = (nn.Conv2d, nn.Linear, nn.BatchNorm2d)
@@ -75,9 +75,9 @@ class RoundReference(Reference):
     layers that use the batch's own statistics is asked anew each time.
     """
 
-    def __init__(self, local: Local, state: State) -> None:
-        super().__init__(local.model, state)
-        self._images = len(local.labels)
+    def __init__(self, context: ClientContext, state: State) -> None:
+        super().__init__(context.model, state)
+        self._images = len(context.labels)
         self._kept: dict[int, tuple[Tensor, Tensor]] = {}  # of each kind of answer: the answers, and which are there
         norms = [module for module in self._model.modules() if isinstance(module, _BatchNorm)]
         self._keeps = all(norm.track_running_stats for norm in norms)

@@ -7,13 +7,13 @@ from typing import ClassVar
 from pydantic import Field, PositiveFloat, PositiveInt
 from torch import Tensor
 
-from feddecorr.core.registry import Family, Kind
+from feddecorr.core.registry import Config, Registry
 from feddecorr.loss import contrastive, decorrelation
 from feddecorr.loss.decorrelation import Dying, Normalization
 from feddecorr.objective.terms import Pass
 
 
-class Regularizer(Kind):
+class Regularizer(Config):
     """A term of the local objective that knows nothing of the federated method."""
 
     of_several: ClassVar[bool] = False
@@ -145,7 +145,7 @@ class SupervisedContrastive(Regularizer):
         return self.weight * loss
 
 
-REGULARIZERS = Family(
+REGULARIZERS = Registry(
     "regularizer",
     Regularizer,
     {

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from feddecorr.config.experiment import Experiment
-from feddecorr.config.overrides import read_words
+from feddecorr.config.overrides import read_overrides
 from feddecorr.paper.scales import METHODS, REGULARIZERS, Scale, find_scale
 from feddecorr.results.cells import Cell, gather
 from feddecorr.results.study import Arm, Finding, Label, Labels, Result, Study
@@ -17,7 +17,7 @@ AXES: dict[str, Callable[[Scale, Label], str]] = {
     "model": lambda scale, value: scale.models.get(str(value), f"model={value}"),
     "norm": lambda _, value: f"model.norm={value}",
     "head": lambda _, value: f"model.head={value}",
-    "statistics": lambda _, value: "model.norm=group" if value == "none" else f"buffers={value}",
+    "statistics": lambda _, value: "model.norm=group" if value == "none" else f"batchnorm={value}",
     "alpha": lambda _, value: f"partition.alpha={value}",
     "classes": lambda _, value: f"partition=classes partition.per_client={value}",
     "clients": lambda scale, value: scale.clients.get(value, f"clients={value}"),
@@ -106,4 +106,4 @@ def experiment(scale: Scale, labels: Labels, settings: str = "") -> Experiment:
     known = [AXES[axis](scale, labels[axis]) for axis in AXES if axis in labels]
     others = [f"{axis}={value}" for axis, value in labels.items() if axis not in AXES]
     special = [when.words for when in scale.when if when.applies(labels)]
-    return Experiment.parse(read_words(" ".join([scale.every, *known, *others, *special, settings]).split()))
+    return Experiment.parse(read_overrides(" ".join([scale.every, *known, *others, *special, settings]).split()))

@@ -67,7 +67,7 @@ NETWORKS = {
     "perceptron": "model=mlp",
     "perceptron with LayerNorm": "model=mlp model.norm=layer",
     "perceptron with BatchNorm": "model=mlp model.norm=batch",
-    "perceptron without last ReLU": "model=mlp model.bend=false",
+    "perceptron without last ReLU": "model=mlp model.final_relu=false",
     "lenet": "model=lenet",
     "convnet": "model=convnet",
     "convnet with GroupNorm": "model=convnet model.norm=group",
@@ -125,9 +125,9 @@ def served(regularizer: str, name: str, weight: str) -> When:
 PAPER = Scale(
     says="The paper's settings and, where its text is silent, its authors' code: the scale of FedDecorr "
     "(normalization=released), the form of MobileNetV2 (model.variant=released), and splits in which a client that "
-    "holds its equal share gets no further class (partition.full=at).",
+    "holds its equal share gets no further class (partition.capacity_rule=at).",
     seeds=3,
-    every="clients=10 partition=dirichlet partition.full=at model=mobilenetv2 model.variant=released "
+    every="clients=10 partition=dirichlet partition.capacity_rule=at model=mobilenetv2 model.variant=released "
     "training.epochs=10 training.batch=64 training.lr=0.01 training.momentum=0.9 evaluation.every=1",
     data={
         "cifar10": "data=cifar10 training.weight_decay=1e-5 rounds=100",

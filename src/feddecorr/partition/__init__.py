@@ -1,6 +1,6 @@
 """Who holds which examples: the training labels go in, each client's indices come out."""
 
-from feddecorr.core.registry import Family
+from feddecorr.core.registry import Registry
 from feddecorr.partition.dirichlet import Dirichlet
 from feddecorr.partition.flower_datasets import Flower
 from feddecorr.partition.homogeneous import Homogeneous
@@ -9,7 +9,7 @@ from feddecorr.partition.shards import Classes
 from feddecorr.partition.split import Indices, Partition, Parts
 from feddecorr.partition.split_file import File
 
-PARTITIONS = Family(
+PARTITIONS = Registry(
     "partition",
     Partition,
     {

@@ -25,7 +25,7 @@ class Dirichlet(Partition):
 
     alpha: float = Field(0.5, gt=0, allow_inf_nan=True, description="concentration; inf deals homogeneously")
     balance: bool = Field(True, description="no more classes for a client that is full")
-    full: Literal["above", "at"] = Field("above", description="a client is full above, or at, its equal share")
+    capacity_rule: Literal["above", "at"] = Field("above", description="a client is full above, or at, its equal share")
     attempts: int = Field(2000, ge=1, description="draws before giving up on the minimum")
 
     def deal(self, labels: Indices, clients: int, stream: np.random.RandomState) -> Indices:
@@ -56,7 +56,7 @@ class Dirichlet(Partition):
         counts = []
         for size, logs in zip(sizes, draw_logs(self.alpha, (len(sizes), clients), stream), strict=True):
             if self.balance:
-                logs[held > share if self.full == "above" else held >= share] = -np.inf
+                logs[held > share if self.capacity_rule == "above" else held >= share] = -np.inf
             counts.append(cut(size, logs))
             held += counts[-1]
         return np.stack(counts)

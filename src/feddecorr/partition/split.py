@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from feddecorr.core.randomness import frozen_stream
-from feddecorr.core.registry import Kind
+from feddecorr.core.registry import Config
 from feddecorr.errors import UserError
 
 Indices = NDArray[np.int64]
@@ -70,7 +70,7 @@ def _bounds(sizes: Indices) -> Indices:
     return np.concatenate([[0], np.cumsum(sizes)])
 
 
-class Partition(Kind):
+class Partition(Config):
     """A way to deal the training examples out to clients; every example goes to exactly one."""
 
     minimum: int = Field(10, ge=1, description="examples that every client must hold")

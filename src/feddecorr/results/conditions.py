@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from feddecorr.config.experiment import FAMILIES
+from feddecorr.config.experiment import REGISTRIES
 from feddecorr.config.overrides import SEVERAL, flatten
 from feddecorr.errors import UserError
 
@@ -106,7 +106,7 @@ class _Reading:
 def by_name(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings by dotted keys, with a kind's name under its own key, and None for options it has not."""
     known: dict[str, Any] = {}
-    for key, family in FAMILIES.items():
+    for key, family in REGISTRIES.items():
         for name, cls in family.table.items():
             prefix = f"{key}.{name}" if key in SEVERAL else key
             known |= {f"{prefix}.{option}": None for option in cls.model_fields}
@@ -115,4 +115,4 @@ def by_name(settings: Mapping[str, Any]) -> dict[str, Any]:
             known[key] = "+".join(kind if isinstance(kind, Mapping) else [str(kind)]) or "none"
         else:
             known[key] = kind.get("name", family.default) if isinstance(kind, Mapping) else kind
-    return {**known, **{key: value for key, value in flatten(settings).items() if key not in FAMILIES}}
+    return {**known, **{key: value for key, value in flatten(settings).items() if key not in REGISTRIES}}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from feddecorr.core.registry import Kind
+from feddecorr.core.registry import Config
 
 
-class AboutData(Kind):
+class AboutData(Config):
     """The file `federation.json`: what a reader of results has to know, and digests that tell other data apart."""
 
     note: str

@@ -14,7 +14,7 @@ from feddecorr.core.client_memory import SUFFIX, Memories, Tally, numbered
 from feddecorr.core.files import digest_of, load_tensors, read_json, reading, save_tensors, write_json
 from feddecorr.core.messages import Server
 from feddecorr.core.paths import HeldError, InnerPath
-from feddecorr.core.states import State, lay_out, misfits
+from feddecorr.core.states import State, match_layout, misfits
 from feddecorr.core.trust import CLOSED, STRANGER, Trust
 from feddecorr.errors import RunError, UserError
 from feddecorr.runs.about import AboutData
@@ -163,8 +163,8 @@ class RunDirectory:
         if different := list(differences(self.described().identity(), experiment.identity())):
             raise UserError(
                 f"{self.path} holds another run ({', '.join(different)}): choose another --out; when a run is gone on "
-                "with, only rounds, engine, trackers, evaluation.every, evaluation.final and evaluation.classes can be "
-                "changed"
+                "with, only rounds, engine, trackers, evaluation.every, evaluation.final and "
+                "evaluation.label_measures can be changed"
             )
 
     def _refuse_other_data(self, federation: Federation) -> None:
@@ -297,7 +297,7 @@ class RunDirectory:
                 for name, tensor in kept.items():
                     section, _, key = name.partition("/")
                     sections[section][key] = tensor
-        weights = lay_out({name: state[name] for name in start.weights}, start.weights)
+        weights = match_layout({name: state[name] for name in start.weights}, start.weights)
         buffers = {name: state[name] for name in start.buffers}
         return Server(weights, buffers, **sections)
 

@@ -63,7 +63,7 @@ class Evaluations:
         self._every = rhythm(experiment, train, train if federation.test is None else len(federation.test))
         if federation.test is not None:
             self._evaluate = Evaluator(
-                federation.task, federation.test, experiment.engine.hands(experiment.training.threads)
+                federation.task, federation.test, experiment.engine.parallel_jobs(experiment.training.threads)
             )
             if _ignores_dying(experiment):
                 evaluate = self._evaluate
@@ -71,7 +71,7 @@ class Evaluations:
 
     def watch(self, updates: Iterable[Update], broadcast: Broadcast, info: RoundInfo) -> Iterator[Update]:  # noqa: ARG002 - only the round matters
         """Evaluate the clients' models on their way to the server: no engine knows of it."""
-        self._local, self._notes, self._mean = {}, {}, STATISTICS[self._experiment.buffers]()
+        self._local, self._notes, self._mean = {}, {}, STATISTICS[self._experiment.batchnorm]()
         for update in updates:
             if looks_at_clients(self._experiment, info.round) and (found := self._look_at(update)):
                 self._local[update.client] = replace(found, client=update.client)
@@ -116,7 +116,7 @@ class Evaluations:
         if self._evaluate is None or not self._is_due(number):
             return None
         last = number == self._experiment.rounds
-        return self._evaluate(state, classes=last or self._experiment.evaluation.classes == "always")
+        return self._evaluate(state, classes=last or self._experiment.evaluation.label_measures == "always")
 
     def _is_due(self, number: int) -> bool:
         return is_due(self._experiment, number, self._every)

@@ -49,10 +49,10 @@ class Evaluator:
     find is put together in the order of the batches: how many threads there are changes no bit.
     """
 
-    def __init__(self, task: Task, images: Images, hands: int = 1) -> None:
+    def __init__(self, task: Task, images: Images, parallel_jobs: int = 1) -> None:
         self._task = task
         self._batches = images.split(task.experiment.evaluation.batch)
-        self._hands = min(hands, len(self._batches))
+        self._parallel_jobs = min(parallel_jobs, len(self._batches))
         self._threads = task.experiment.training.threads
         self._known: tuple[State, Measures] | None = None  # the last spread, and what it follows from
 
@@ -111,7 +111,7 @@ class Evaluator:
 
     @cached_property
     def _pool(self) -> ThreadPoolExecutor:
-        return ThreadPoolExecutor(self._hands, initializer=torch.set_num_threads, initargs=(self._threads,))
+        return ThreadPoolExecutor(self._parallel_jobs, initializer=torch.set_num_threads, initargs=(self._threads,))
 
     @cached_property
     def _causes(self) -> set[str]:
@@ -132,7 +132,7 @@ class Evaluator:
     def _look(self, scores: list[Score], keep: Callable[[Batch], Kept], *networks: Reference) -> Iterator[Kept]:
         """Yield what is kept of each batch, in order; the network's scores are added to the list."""
         free: SimpleQueue[Sequence[Look]] = SimpleQueue()
-        twins = [[network.twin() for network in networks] for _ in range(self._hands - 1)]
+        twins = [[network.twin() for network in networks] for _ in range(self._parallel_jobs - 1)]
 
         @torch.no_grad()
         def look(images: Images) -> tuple[Score, Kept]:

@@ -9,7 +9,7 @@ from torch import nn
 
 from feddecorr.collapse.diagnosis import Diagnosis
 from feddecorr.core.states import State, load_into
-from feddecorr.core.threads import hands
+from feddecorr.core.threads import parallel_jobs
 from feddecorr.models.batchnorm import forget_statistics
 from feddecorr.runs.evaluation import Evaluator
 from feddecorr.server.federation import Simulation
@@ -52,7 +52,7 @@ class Look:
         self._task, self._statistics = simulation.task, wanted.statistics
         images = simulation.dataset.test if wanted.on == "test" else simulation.dataset.train
         self._count = len(images)
-        self._evaluator = Evaluator(self._task, images, hands(self._task.experiment.training.threads))
+        self._evaluator = Evaluator(self._task, images, parallel_jobs(self._task.experiment.training.threads))
 
     def build(self, state: State) -> nn.Module:
         """Return the network with that state."""

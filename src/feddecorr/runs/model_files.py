@@ -6,7 +6,7 @@ from pathlib import Path
 
 from feddecorr.collapse.diagnosis import Diagnosis
 from feddecorr.config.experiment import Experiment
-from feddecorr.core.threads import hands
+from feddecorr.core.threads import parallel_jobs
 from feddecorr.models.batchnorm import forget_statistics
 from feddecorr.models.weights import fill
 from feddecorr.runs.evaluation import Evaluator
@@ -35,4 +35,4 @@ def diagnose_stored(
     name = ("model" if weights is None else str(weights)) + REMARKS[statistics]
     if statistics == "batch":
         forget_statistics(model, len(images), experiment.evaluation.batch)
-    return Evaluator(task, images, hands(experiment.training.threads)).diagnose(model, name=name, layer=layer)
+    return Evaluator(task, images, parallel_jobs(experiment.training.threads)).diagnose(model, name=name, layer=layer)

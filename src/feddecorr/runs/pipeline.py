@@ -43,7 +43,7 @@ def resume(
     """Go on with a run after any interruption; yields the records of the rounds that were missing.
 
     Another experiment may be given if it differs only in what changes no bit: `rounds` (to go further), `engine`,
-    `trackers`, `evaluation.every`, `evaluation.final` and `evaluation.classes`. Code that is not this package's
+    `trackers`, `evaluation.every`, `evaluation.final` and `evaluation.label_measures`. Code that is not this package's
     and that only the run's own file names is imported with `trust` alone.
     """
     directory = RunDirectory.open(out)
@@ -72,8 +72,8 @@ def _refuse_misfits(experiment: Experiment, federation: Federation, *, live: boo
         raise UserError(f"the connection is for another experiment ({', '.join(different)}): give both the same")
     if federation.task.together.clients > 1 and (live or experiment.engine.one_by_one):
         raise UserError(
-            f"training.together={experiment.training.together}: clients of a live connection or on Flower train one "
-            "by one, each where it is; say training.together=1"
+            f"training.clients_per_batch={experiment.training.clients_per_batch}: clients of a live connection or on "
+            "Flower train one by one, each where it is; say training.clients_per_batch=1"
         )
 
 

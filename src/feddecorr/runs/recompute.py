@@ -23,7 +23,7 @@ from feddecorr.partition import PARTITIONS, Homogeneous
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import run as repeat
 from feddecorr.server.federation import Federation, Simulation
-from feddecorr.server.intake import Intake
+from feddecorr.server.intake import UpdateValidator
 from feddecorr.server.rounds import draw_clients
 from feddecorr.server.validation import Expected
 
@@ -89,12 +89,12 @@ class RoundState:
         method = task.experiment.method
         broadcast = method.broadcast(self.number, server)
         expected = Expected(self.simulation.federation, broadcast, method.expected_extra(server))
-        intake = Intake(expected, clients, missing="fail", minimum=1)
+        validator = UpdateValidator(expected, clients, missing="fail", minimum=1)
         groups = task.groups(draw_clients(self.simulation.federation, self.number))
         beside = [client for group in groups if set(group) & set(clients) for client in group]
         with self.simulation.apart().open(self._lend(source, beside)) as run_clients:
             answers = run_clients(broadcast, beside)
-            yield from intake.take(answer for answer in answers if answer.client in clients)
+            yield from validator.take(answer for answer in answers if answer.client in clients)
 
     def _lend(self, source: RunDirectory, clients: Sequence[int]) -> Memories:
         """Let these clients remember in a place where training may write, too."""

@@ -11,7 +11,7 @@ from pydantic import Field, PositiveInt, create_model
 from feddecorr.collapse.averaging import Averaging
 from feddecorr.collapse.diagnosis import Diagnosis
 from feddecorr.collapse.fields import is_recorded
-from feddecorr.core.registry import Kind
+from feddecorr.core.registry import Config
 from feddecorr.core.states import State
 from feddecorr.runs.eval_schedule import Evaluated
 from feddecorr.server.rounds import Round
@@ -124,17 +124,17 @@ def _joined(one: Mapping[int, str], other: Mapping[int, str]) -> dict[int, str]:
     return {client: "; ".join(notes[client] for notes in (one, other) if client in notes) for client in clients}
 
 
-def _recorded() -> type[Kind]:
+def _recorded() -> type[Config]:
     """Return what is recorded of a model as a kind that knows the types of all fields."""
     hints = get_type_hints(Diagnosis)
     known: Any = {each.name: (hints[each.name] | None, None) for each in fields(Diagnosis) if is_recorded(each)}
-    return create_model("Recorded", __base__=Kind, **known)
+    return create_model("Recorded", __base__=Config, **known)
 
 
 Recorded = _recorded()
 
 
-class RoundLine(Kind):
+class RoundLine(Config):
     """The line of a round, as it is read: JSON's keys are strings, those of clients become numbers."""
 
     round: PositiveInt
@@ -149,6 +149,6 @@ class RoundLine(Kind):
     local_terms: dict[int, dict[str, list[float]]]
 
 
-def _diagnosis(found: Kind, client: int | None = None) -> Diagnosis:
+def _diagnosis(found: Config, client: int | None = None) -> Diagnosis:
     known = found.model_dump(exclude_unset=True)
     return Diagnosis.from_dict(known if client is None else {**known, "client": client})

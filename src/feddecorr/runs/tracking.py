@@ -16,7 +16,7 @@ from pydantic import NonNegativeInt
 from feddecorr.config.overrides import flatten
 from feddecorr.core.files import read_json, reading, write_json
 from feddecorr.core.paths import InnerPath
-from feddecorr.core.registry import Kind
+from feddecorr.core.registry import Config
 from feddecorr.errors import UserError
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.record import Record
@@ -32,7 +32,7 @@ TRACKERS = {
 TOLD = "told.json"
 
 
-class Told(Kind):
+class Told(Config):
     """How much a tracker was told."""
 
     rounds: NonNegativeInt = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import PositiveInt
 
 from feddecorr.core.files import AnyPath, load_note, reading, save_tensors
-from feddecorr.core.registry import Kind
+from feddecorr.core.registry import Config
 from feddecorr.core.states import State
 from feddecorr.core.strict_json import parse_json
 
@@ -13,7 +13,7 @@ KEY = "run"
 """The one key of the note: of several, the order in the file would be by chance, and so its bytes."""
 
 
-class Mark(Kind):
+class Mark(Config):
     """The round, the digest of what the method keeps, and the tally of what clients remember."""
 
     round: PositiveInt

@@ -28,7 +28,7 @@ class WholeRound:
 
     def __init__(self, simulation: Simulation, look: Look, folder: Path, say: Callable[[str], None]) -> None:
         self._look, self._say = look, say
-        self._kept = KeptModels(folder, STATISTICS[simulation.task.experiment.buffers])
+        self._kept = KeptModels(folder, STATISTICS[simulation.task.experiment.batchnorm])
         self._classes = len(simulation.task.classes)
         self._labels = simulation.labels.table()
         self._local: dict[int, Diagnosis] = {}

@@ -48,9 +48,11 @@ def privacy_spent(experiment: Experiment, rounds: int, delta: float | None = Non
     for transform in experiment.transforms.values():
         if isinstance(transform, Private):
             neighbours = NEIGHBOURS[experiment.sampling]
-            spent, known = (epsilon(q, transform.noise, rounds, delta, neighbours) for q in (experiment.rate, 1.0))
+            spent, known = (
+                epsilon(q, transform.noise_multiplier, rounds, delta, neighbours) for q in (experiment.rate, 1.0)
+            )
             return Spent(rounds, delta, spent, known, neighbours.value)
         if isinstance(transform, LocallyPrivate):
-            spent = epsilon(1.0, transform.noise, rounds, delta, Neighbours.REPLACE)
+            spent = epsilon(1.0, transform.noise_multiplier, rounds, delta, Neighbours.REPLACE)
             return Spent(rounds, delta, spent, spent, "any two changes of a client that is in every round")
     raise UserError("nothing is private in this experiment: choose transforms=private or transforms=locally_private")

@@ -126,7 +126,7 @@ class Simulation:
     def apart(self) -> Simulation:
         """Return the same simulation, in which every client sends what it trained, as it is."""
         experiment = self.task.experiment
-        training = experiment.training.model_copy(update={"merge": False})
+        training = experiment.training.model_copy(update={"pre_aggregate": False})
         return self._with(experiment.model_copy(update={"training": training, "transforms": {}}))
 
     def _with(self, experiment: Experiment) -> Simulation:

@@ -8,7 +8,7 @@ from typing import Literal
 
 from feddecorr.core.checks import check_fields, printable, shown
 from feddecorr.core.messages import Failure, Update
-from feddecorr.core.states import State, is_laid_out, lay_out
+from feddecorr.core.states import State, has_layout, match_layout
 from feddecorr.core.wire import FIELDS
 from feddecorr.errors import RunError, UserError
 from feddecorr.server.validation import Expected
@@ -25,7 +25,7 @@ STANDS_OUT = 1000
 """A client whose largest weight is so many times the median of all clients' is named when the server ends infinite."""
 
 
-class Intake:
+class UpdateValidator:
     """Takes the updates of one round, and remembers whose are missing and why, and what clients remarked.
 
     An update counts if its client was asked for it in this round, has not sent one yet, and if every field is as
@@ -60,7 +60,7 @@ class Intake:
                 continue
             if answer.note:
                 self.notes[answer.client] = answer.note
-            yield self._laid_out(answer)
+            yield self._match_layout(answer)
         for client in self._asked:
             if client not in self._taken and client not in self.missing:
                 self._miss([client], "it sent nothing")
@@ -106,11 +106,11 @@ class Intake:
             if type(client) is int and client in self._asked and client not in self._taken:  # else it is no loss
                 self.missing[client] = why
 
-    def _laid_out(self, update: Update) -> Update:
+    def _match_layout(self, update: Update) -> Update:
         sent: dict[str, State] = {name: getattr(update, name) for name in self._expected.states}
-        if all(is_laid_out(state, self._expected.states[name]) for name, state in sent.items()):
+        if all(has_layout(state, self._expected.states[name]) for name, state in sent.items()):
             return update
-        sections = {name: lay_out(state, self._expected.states[name]) for name, state in sent.items()}
+        sections = {name: match_layout(state, self._expected.states[name]) for name, state in sent.items()}
         return Update(**{**vars(update), **sections})
 
     def _reasons(self) -> str:

@@ -15,7 +15,7 @@ from feddecorr.core.states import STATISTICS, Mean, not_finite
 from feddecorr.core.threads import threads
 from feddecorr.errors import RunError
 from feddecorr.server.federation import Federation, RunClients
-from feddecorr.server.intake import Intake
+from feddecorr.server.intake import UpdateValidator
 from feddecorr.server.validation import Expected
 from feddecorr.transforms import Updates
 
@@ -48,19 +48,19 @@ def federate(
     for number in range(first, experiment.rounds + 1):
         info, broadcast = federation.info(number), method.broadcast(number, server)
         clients = draw_clients(federation, number)
-        intake = Intake(
+        validator = UpdateValidator(
             Expected(federation, broadcast, method.expected_extra(server)),
             clients,
             missing=experiment.missing,
             minimum=experiment.minimum_clients if experiment.sampling == "fixed" else 0,
             merged=federation.task.together.merge,
         )
-        terms, remarks, statistics = TermMeans(), Remarks(), STATISTICS[experiment.buffers]()
+        terms, remarks, statistics = TermMeans(), Remarks(), STATISTICS[experiment.batchnorm]()
         with threads(experiment.training.threads):  # the cores are for the clients
             answers: Iterable[Update | Failure] = run_clients(broadcast, clients)
             for transform in experiment.transforms.values():
                 answers = transform.collude(answers, broadcast, info)
-            updates = remarks.before(terms.count(intake.take(answers)))
+            updates = remarks.before(terms.count(validator.take(answers)))
             for look in watch:
                 updates = look(updates, broadcast, info)
             for transform in experiment.transforms.values():
@@ -68,19 +68,19 @@ def federate(
                 info = transform.tell(info)
             updates = _average_buffers(remarks.after(updates), statistics)
             if (some := _unless_empty(updates)) is not None:
-                server = replace(method.step(server, some, info), buffers=statistics.value)
+                server = replace(method.aggregate(server, some, info), buffers=statistics.value)
                 for _ in some:  # whatever the method did not read: every client's update is taken and counted
                     pass
-        refuse_infinite(server, number, intake.outlier())
+        refuse_infinite(server, number, validator.outlier())
         yield Round(
             number=number,
             server=server,
             clients=clients,
-            missing=intake.missing,
+            missing=validator.missing,
             terms=terms.value(),
             local_terms=terms.epochs,
-            notes={**intake.notes, **remarks.value(",".join(experiment.transforms))},
-            outlier=intake.outlier(),
+            notes={**validator.notes, **remarks.value(",".join(experiment.transforms))},
+            outlier=validator.outlier(),
         )
 
 

@@ -61,7 +61,7 @@ class Material:
 Make = Callable[[Material], Picture]
 
 
-class Kind(NamedTuple):
+class FigureKind(NamedTuple):
     """A figure: a line about what it shows, and how it is made."""
 
     shows: str
@@ -224,27 +224,27 @@ def _sphere(material: Material) -> Picture:
 
 EVALUATED = "the global model was never evaluated"
 LOCAL = "evaluation.clients=true records the clients' models"
-FIGURES: dict[str, Kind] = {
-    "spectra": Kind(
+FIGURES: dict[str, FigureKind] = {
+    "spectra": FigureKind(
         "singular values of the global models (figures 2a and 3)",
         _curves("spectra", curves.spectrum, SPECTRUM, EVALUATED),
     ),
-    "local-spectra": Kind(
+    "local-spectra": FigureKind(
         "singular values of the first client's model before averaging (figure 2b)",
         _curves("local-spectra", curves.first_client_spectrum, SPECTRUM, LOCAL),
     ),
-    "client-spectra": Kind("the same, a panel for each client (figure 10)", _client_spectra),
-    "accuracy": Kind(
+    "client-spectra": FigureKind("the same, a panel for each client (figure 10)", _client_spectra),
+    "accuracy": FigureKind(
         "accuracy per round",
         _curves("accuracy", curves.per_round("accuracy", 100), ("round", "accuracy (%)"), EVALUATED),
     ),
-    "rank": Kind(
+    "rank": FigureKind(
         "effective rank of the global models per round",
         _curves("rank", curves.per_round("effective_rank"), ("round", "effective rank"), EVALUATED),
     ),
-    "beta": Kind("accuracy over FedDecorr's beta", _over_beta),
-    "loss": Kind("FedDecorr's loss within local epochs, client by client (figure 11)", _local_loss),
-    "labels": Kind("who holds which labels", _labels),
-    "sphere": Kind("representations on the unit sphere (figure 1)", _sphere),
+    "beta": FigureKind("accuracy over FedDecorr's beta", _over_beta),
+    "loss": FigureKind("FedDecorr's loss within local epochs, client by client (figure 11)", _local_loss),
+    "labels": FigureKind("who holds which labels", _labels),
+    "sphere": FigureKind("representations on the unit sphere (figure 1)", _sphere),
 }
 """All figures by name."""

@@ -131,7 +131,7 @@ class Runner:
         try:
             answer = worker.receive()
         except (EOFError, OSError):
-            self._bury(worker)
+            self._handle_exit(worker)
             return
         if isinstance(answer, Passed):
             self._learn(worker, answer)
@@ -164,7 +164,7 @@ class Runner:
             with contextlib.suppress(OSError):
                 worker.pause()
 
-    def _bury(self, worker: RunWorker) -> None:
+    def _handle_exit(self, worker: RunWorker) -> None:
         """Let the run of a killed process wait for another try, alone, or give it up."""
         job = self._busy.pop(worker).job
         code = worker.end()

@@ -10,9 +10,9 @@ from typing import Any
 from pydantic import Field, PositiveInt, ValidationError
 
 from feddecorr.config.command import text, words
-from feddecorr.config.experiment import FAMILIES, Experiment
-from feddecorr.config.overrides import SEVERAL, read_words
-from feddecorr.core.registry import Kind, explain
+from feddecorr.config.experiment import REGISTRIES, Experiment
+from feddecorr.config.overrides import SEVERAL, read_overrides
+from feddecorr.core.registry import Config, explain
 from feddecorr.core.trust import Trust
 from feddecorr.errors import UserError, nearest
 from feddecorr.results.conditions import Condition, by_name
@@ -25,7 +25,7 @@ Combination = dict[str, Any]
 LEFT_OUT = "–"
 
 
-class Sweep(Kind):
+class Sweep(Config):
     """The table `[sweep]` beside an experiment's settings."""
 
     over: dict[str, list[Any]] = Field({}, description="the values of each setting that is varied")
@@ -47,7 +47,7 @@ def read_over(word: str) -> tuple[str, list[Any]]:
     key, equals, values = word.partition("=")
     if not equals or not all(key.split(".")) or not values:
         raise UserError(f"--over '{word}': expected key=value,value,…, such as partition.alpha=0.05,0.5")
-    return key, [read_words([f"value={value}"])["value"] for value in _split(values)]
+    return key, [read_overrides([f"value={value}"])["value"] for value in _split(values)]
 
 
 def _split(values: str) -> Iterator[str]:
@@ -108,13 +108,13 @@ class SweepStudy(Study):
     def _has(self, key: str, settings: Mapping[str, Any]) -> bool:
         """Tell whether what is varied along with it leaves this option a meaning."""
         top, option = key.split(".")[:2]
-        if top not in self._axes or top not in FAMILIES:
+        if top not in self._axes or top not in REGISTRIES:
             return True
         if top in SEVERAL:
             return option in settings[top]
         kind = settings[top]
         name = str(kind["name"] if isinstance(kind, Mapping) else kind)
-        known = FAMILIES[top].table.get(name.partition(":")[0])
+        known = REGISTRIES[top].table.get(name.partition(":")[0])
         return known is None or option in known.model_fields  # of a kind from outside, its own validation decides
 
     def _parse(self, combination: Combination, settings: dict[str, Any]) -> Experiment | None:
@@ -139,7 +139,7 @@ class SweepStudy(Study):
 
 def _say(values: Mapping[str, Any], onto: Mapping[str, Any]) -> dict[str, Any]:
     said: Iterable[str] = (word for key, value in values.items() for word in words(key, value))
-    return read_words(said, onto=onto)
+    return read_overrides(said, onto=onto)
 
 
 def _labels(combination: Combination, seed: int) -> Labels:

@@ -21,10 +21,10 @@ from feddecorr.training.shards import Shard
 from feddecorr.training.single import Alone
 from feddecorr.training.task import Task
 
-Room = Mapping[str, State]
+OutBuffers = Mapping[str, State]
 """Tensors to hold the trained `weights` and `buffers`, if there are any, laid out like those of an earlier update."""
 
-NO_ROOM: Room = {}
+NO_OUT_BUFFERS: OutBuffers = {}
 
 Outcome = tuple[Update, State] | Exception
 """What a client sends and what it is to remember, or what went wrong; clients that are merged have the same one."""
@@ -62,12 +62,14 @@ class Client:
         self.parameters = dict(self.model.named_parameters())
         self.buffers = dict(self.model.named_buffers())
 
-    def __call__(self, broadcast: Broadcast, shard: Shard, memory: State, room: Room = NO_ROOM) -> tuple[Update, State]:
+    def __call__(
+        self, broadcast: Broadcast, shard: Shard, memory: State, out_buffers: OutBuffers = NO_OUT_BUFFERS
+    ) -> tuple[Update, State]:
         """Train on the shard from what the server sent; return the update and what to remember."""
         experiment = self.task.experiment
         part = Part(self.task, self.model, broadcast, shard, memory)
-        _load(self.parameters, broadcast.weights, room.get("weights", {}))
-        _load(self.buffers, part.buffers, room.get("buffers", {}))
+        _load(self.parameters, broadcast.weights, out_buffers.get("weights", {}))
+        _load(self.buffers, part.buffers, out_buffers.get("buffers", {}))
         self._set_mode(broadcast.round)
         with threads(experiment.training.threads), torch.random.fork_rng(), part.stream:
             learner = Alone(part)
@@ -77,7 +79,7 @@ class Client:
             buffers = {name: buffer.detach().cpu() for name, buffer in self.buffers.items()}
             return part.finish(Trained(weights, buffers, amounts[-1]), learner.tally)
 
-    def together(self, broadcast: Broadcast, held: Sequence[tuple[Shard, State, Room]]) -> dict[int, Outcome]:
+    def together(self, broadcast: Broadcast, held: Sequence[tuple[Shard, State, OutBuffers]]) -> dict[int, Outcome]:
         """Train several clients side by side, each as if it were alone, but for the last bits.
 
         A client that fails leaves, and the others are trained without it.
@@ -91,11 +93,13 @@ class Client:
                     outcomes[error.client] = error.error
         return outcomes
 
-    def _side_by_side(self, broadcast: Broadcast, held: Sequence[tuple[Shard, State, Room]]) -> dict[int, Outcome]:
+    def _side_by_side(
+        self, broadcast: Broadcast, held: Sequence[tuple[Shard, State, OutBuffers]]
+    ) -> dict[int, Outcome]:
         _load(self.parameters, broadcast.weights, {})
         self._set_mode(broadcast.round)
         parts = [Part(self.task, self.model, broadcast, shard, memory) for shard, memory, _ in held]
-        rooms = {shard.client: room.get("weights", {}) for shard, _, room in held}
+        out_buffers = {shard.client: out_buffers.get("weights", {}) for shard, _, out_buffers in held}
         kinds: dict[tuple[str, ...], list[Part]] = {}  # by the terms they have: a method may give them different ones
         for part in parts:
             if self.buffers:
@@ -109,11 +113,11 @@ class Client:
             alike.sort(key=lambda part: -part.visits.steps)
             learner = SideBySide(self.task, self.model, alike)
             amounts = self._train(learner, broadcast.round)
-            if self.task.together.merge and (mean := merge(learner, alike, amounts, rooms[alike[0].client])):
+            if self.task.together.merge and (mean := merge(learner, alike, amounts, out_buffers[alike[0].client])):
                 outcomes |= dict.fromkeys(mean.clients, (mean, {}))
                 continue
             for place, part in enumerate(alike):
-                state = learner.trained(place, rooms[part.client])
+                state = learner.trained(place, out_buffers[part.client])
                 trained = Trained(*state, amounts[part.visits.steps - 1])
                 try:
                     with part.turn():
@@ -134,15 +138,17 @@ class Client:
         amounts = []
         for step in learner.steps:
             gradients = learner.gradients(step)
-            optimizer.step(gradients if training.clip is None else learner.clip(gradients, training.clip))
+            optimizer.step(
+                gradients if training.max_grad_norm is None else learner.clip(gradients, training.max_grad_norm)
+            )
             amounts.append(optimizer.amount)
         return amounts
 
 
 @torch.no_grad()
-def _load(mine: Mapping[str, Tensor], theirs: State, room: State) -> None:
+def _load(mine: Mapping[str, Tensor], theirs: State, out_buffers: State) -> None:
     """Give the model fresh tensors with these values, in its own memory format: what it held stays with its update."""
-    on_device = room if all(tensor.device == mine[name].device for name, tensor in room.items()) else {}
+    on_device = out_buffers if all(tensor.device == mine[name].device for name, tensor in out_buffers.items()) else {}
     fresh = {name: on_device[name] if name in on_device else torch.empty_like(tensor) for name, tensor in mine.items()}
     copy_into(fresh.values(), (theirs[name] for name in fresh))
     for name, tensor in mine.items():

@@ -11,7 +11,7 @@ from torch import nn
 from feddecorr.core.messages import Broadcast, Update
 from feddecorr.core.randomness import Stream
 from feddecorr.core.states import State
-from feddecorr.objective.context import Local, Trained
+from feddecorr.objective.context import ClientContext, Trained
 from feddecorr.objective.terms import Term, combine, cross_entropy
 from feddecorr.training.batches import Visits
 from feddecorr.training.shards import Shard
@@ -43,10 +43,10 @@ class Part:
         self.client = shard.client
         self.visits = Visits(task, broadcast.round, shard)
         self.stream = Stream(task.experiment.seed, "client", broadcast.round, shard.client)
-        remembered = section(memory, BUFFERS) if task.experiment.buffers == "local" else {}
+        remembered = section(memory, BUFFERS) if task.experiment.batchnorm == "local" else {}
         self.buffers = remembered or broadcast.buffers
         """What the client's network begins with beside the weights sent."""
-        self.local = Local(
+        self.context = ClientContext(
             client=shard.client,
             broadcast=broadcast,
             memory=section(memory, METHOD),
@@ -67,19 +67,19 @@ class Part:
     @cached_property
     def terms(self) -> dict[str, Term]:
         """The client's objective."""
-        own = self.method.terms(self.local)
+        own = self.method.terms(self.context)
         return combine({"cross_entropy": cross_entropy}, self._experiment.regularizers, own)
 
     def finish(self, trained: Trained, tally: Tally, place: int = 0) -> tuple[Update, State]:
         """Return the update and what to remember, of the client that has this place in the tally."""
-        extra, kept = self.method.finish(self.local, trained)
+        extra, kept = self.method.finish(self.context, trained)
         memory = {METHOD + name: tensor for name, tensor in kept.items()}
-        if self._experiment.buffers == "local":
+        if self._experiment.batchnorm == "local":
             # Copies, because the method may remember the same tensors, and a file holds none twice.
             memory |= {BUFFERS + name: tensor.clone() for name, tensor in trained.buffers.items()}
         lengths = [len(sizes) for sizes in self.visits.sizes]
         update = Update(
-            round=self.local.broadcast.round,
+            round=self.context.broadcast.round,
             client=self.client,
             examples=len(self.visits.shard),
             amount=trained.amount,
@@ -90,7 +90,7 @@ class Part:
             epochs=tally.epochs(place, lengths) if self._experiment.evaluation.epochs else {},
         )
         for transform in self._experiment.transforms.values():
-            update = transform.send(update, self.local.broadcast)
+            update = transform.send(update, self.context.broadcast)
         return update, memory
 
 

@@ -144,7 +144,7 @@ def clip_each(gradients: Sequence[Tensor], longest: float) -> list[Tensor]:
 
 
 def _rows(gradients: Sequence[Tensor], parameters: Sequence[Tensor]) -> list[Tensor]:
-    return [_row(_laid_out(*pair)) for pair in zip(gradients, parameters, strict=True)]
+    return [_row(_match_layout(*pair)) for pair in zip(gradients, parameters, strict=True)]
 
 
 def _narrowed(slopes: Sequence[Tensor], *lists: Sequence[Tensor]) -> tuple[list[Tensor], ...]:
@@ -157,7 +157,7 @@ def _row(tensor: Tensor) -> Tensor:
     return tensor.as_strided((tensor.numel(),), (1,))
 
 
-def _laid_out(gradient: Tensor, parameter: Tensor) -> Tensor:
+def _match_layout(gradient: Tensor, parameter: Tensor) -> Tensor:
     """Return the gradient in the parameter's memory format, so that rows of both match."""
     if gradient.stride() == parameter.stride():
         return gradient

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 import torch
 from torch import Tensor
 
-from feddecorr.collapse.feature_maps import Levels, capture_levels
+from feddecorr.collapse.feature_maps import FeatureMaps, capture_feature_maps
 from feddecorr.collapse.representation import Seen, capture_representations
 from feddecorr.objective.terms import Pass, Term
 from feddecorr.training.batches import Batch
@@ -24,13 +24,13 @@ class Alone:
 
     def __init__(self, part: Part) -> None:
         self.steps = part.visits.batches()
-        self.trainable = part.local.trainable
+        self.trainable = part.context.trainable
         self.tally = Tally(list(part.terms))
-        self._method, self._model = part.method, part.local.model
+        self._method, self._model = part.method, part.context.model
         self._parameters = dict(self._model.named_parameters())
         self._terms = list(part.terms.values())
-        self._rule = self._method.gradient(part.local)
-        self._levels = Levels()
+        self._rule = self._method.gradient(part.context)
+        self._levels = FeatureMaps()
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -40,8 +40,8 @@ class Alone:
         """
         with ExitStack() as stack:
             self._seen = stack.enter_context(capture_representations(self._model))
-            if self._method.needs_levels:
-                self._levels = stack.enter_context(capture_levels(self._model))
+            if self._method.needs_feature_maps:
+                self._levels = stack.enter_context(capture_feature_maps(self._model))
             yield
 
     def gradients(self, step: Batch) -> Sequence[Tensor]:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from feddecorr.collapse.representation import capture_representations
 from feddecorr.core.randomness import seeded
-from feddecorr.core.registry import Kind
+from feddecorr.core.registry import Config
 from feddecorr.core.trust import Trust
 from feddecorr.data.dataset import Images, Standardize
 from feddecorr.errors import UserError
@@ -98,7 +98,7 @@ class Task:
         )
 
 
-class _Stated(Kind):
+class _Stated(Config):
     """A task as JSON says it."""
 
     experiment: dict[str, Any]

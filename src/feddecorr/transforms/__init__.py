@@ -1,6 +1,6 @@
 """Transforms by name: what happens to updates between their check and the method, whichever that is."""
 
-from feddecorr.core.registry import Family
+from feddecorr.core.registry import Registry
 from feddecorr.transforms.attack import Attack
 from feddecorr.transforms.clipping import Clip
 from feddecorr.transforms.krum import Krum
@@ -8,7 +8,7 @@ from feddecorr.transforms.private import LocallyPrivate, Private
 from feddecorr.transforms.robust import GeometricMedian, Median, TrimmedMean
 from feddecorr.transforms.transform import Transform, Updates
 
-TRANSFORMS = Family(
+TRANSFORMS = Registry(
     "transform",
     Transform,
     {

@@ -24,12 +24,12 @@ class Clip(Transform):
 
     one_by_one = True
 
-    norm: PositiveFloat = Field(1.0, description="greatest distance of a client's weights from those sent to it")
+    clipping_norm: PositiveFloat = Field(1.0, description="bound on the norm of a client's update")
 
     def __call__(self, updates: Iterable[Update], broadcast: Broadcast, info: RoundInfo) -> Iterator[Update]:  # noqa: ARG002 - nothing else is needed
         """Shorten one after the other."""
         for update in updates:
-            yield replace(update, weights=shortened(broadcast.weights, update.weights, self.norm))
+            yield replace(update, weights=shortened(broadcast.weights, update.weights, self.clipping_norm))
 
 
 def shortened(start: State, end: State, norm: float) -> State:

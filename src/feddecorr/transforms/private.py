@@ -24,8 +24,8 @@ NOBODY = -1
 class Privacy(Transform):
     """What both forms have: a bound on a client's change, and noise that hides a change of that length."""
 
-    norm: PositiveFloat = Field(1.0, description="length to which a client's change of the weights is shortened")
-    noise: PositiveFloat = Field(1.0, description="spread of the noise in every coordinate, measured by the norm")
+    clipping_norm: PositiveFloat = Field(1.0, description="clipping norm: bound on the norm of a client's update")
+    noise_multiplier: PositiveFloat = Field(1.0, description="standard deviation of the noise over the clipping norm")
     seed: int | None = Field(
         None, description="of the noise, to repeat a simulation; without it, nobody can foresee (or repeat) the noise"
     )
@@ -44,10 +44,10 @@ class Privacy(Transform):
             )
 
     def _add_noise(self, change: State, number: int, client: int) -> State:
-        """Return a sum of changes, in float64, with noise of spread noise·norm."""
+        """Return a sum of changes, in float64, with noise of standard deviation noise_multiplier·clipping_norm."""
         stream = None if self.seed is None else generator(self.seed, "privacy", number, client)
         return {
-            name: torch.add(tensor, gaussian(tensor.shape, stream), alpha=self.noise * self.norm)
+            name: torch.add(tensor, gaussian(tensor.shape, stream), alpha=self.noise_multiplier * self.clipping_norm)
             for name, tensor in change.items()
         }
 
@@ -61,10 +61,10 @@ class Private(Privacy):
     """
 
     def __call__(self, updates: Iterable[Update], broadcast: Broadcast, info: RoundInfo) -> Iterator[Update]:
-        """Add noise of spread noise·norm to the sum of the shortened changes, which is kept in float64."""
+        """Add noise of standard deviation noise_multiplier·clipping_norm to the sum of the clipped changes."""
         total = {name: torch.zeros_like(tensor, dtype=torch.float64) for name, tensor in broadcast.weights.items()}
         for update in updates:
-            for name, change in clipped(broadcast.weights, update.weights, self.norm).items():
+            for name, change in clipped(broadcast.weights, update.weights, self.clipping_norm).items():
                 total[name] += change
         noisy = self._add_noise(total, info.round, client=0)
         yield Update(
@@ -111,8 +111,8 @@ class LocallyPrivate(Privacy):
     one_by_one = True
 
     def send(self, update: Update, broadcast: Broadcast) -> Update:
-        """Add noise of spread noise·norm to the shortened change, and leave nothing else that tells of the data."""
-        change = clipped(broadcast.weights, update.weights, self.norm)
+        """Clip the change, add noise to it, and leave nothing else that tells of the data."""
+        change = clipped(broadcast.weights, update.weights, self.clipping_norm)
         noisy = self._add_noise(change, update.round, update.client)
         return replace(update, weights=moved(broadcast.weights, noisy), metrics={}, epochs={})
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from feddecorr.core.messages import Broadcast, Failure, RoundInfo, Server, Update
-from feddecorr.core.registry import Kind
+from feddecorr.core.registry import Config
 from feddecorr.core.states import State
 from feddecorr.errors import RunError
 from feddecorr.partition import Parts
@@ -17,7 +17,7 @@ Updates = Callable[[Iterable[Update], Broadcast, RoundInfo], Iterator[Update]]
 """From the updates of a round to those that the method gets; it is told what was sent, round, seed and sizes."""
 
 
-class Transform(Kind):
+class Transform(Config):
     """A change of the updates of a round that knows no method: at each client, at the server, or both."""
 
     one_by_one: ClassVar[bool] = False

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from command_line import CommandLine
 
-from feddecorr.config.overrides import read_words
-from feddecorr.core.registry import Kind
+from feddecorr.config.overrides import read_overrides
+from feddecorr.core.registry import Config
 from feddecorr.paper.commands.theory import SETTINGS
 
 SMALL = ("dim=4", "classes=3", "samples=20", "points=3")
@@ -94,7 +94,7 @@ def test_wrong_options_say_what_would_be_right(feddecorr: CommandLine, words: tu
 
 
 @pytest.mark.parametrize(("command", "kind"), SETTINGS.items())
-def test_help_teaches_every_setting_and_an_example(feddecorr: CommandLine, command: str, kind: type[Kind]) -> None:
+def test_help_teaches_every_setting_and_an_example(feddecorr: CommandLine, command: str, kind: type[Config]) -> None:
     """Each with its default and its sentence; and there is a line to copy, whose words are right."""
     shown = " ".join(feddecorr("theory", command, "--help").out.split())
     for name, field in kind.model_fields.items():
@@ -103,7 +103,7 @@ def test_help_teaches_every_setting_and_an_example(feddecorr: CommandLine, comma
         assert f" {name if said is None else f'{name}={said}'} {field.description}" in shown
     example = re.search(rf"Example: feddecorr theory {command} (.*?) --out", shown)
     assert example
-    assert kind.parse(read_words(example[1].split()))
+    assert kind.parse(read_overrides(example[1].split()))
 
 
 def test_help_is_quick() -> None:

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from feddecorr.config.overrides import read_words
+from feddecorr.config.overrides import read_overrides
 from feddecorr.paper.commands.theory import SETTINGS
 
 PAGE = Path(__file__).parents[3] / "docs" / "theory.md"
@@ -34,4 +34,4 @@ def test_every_command_of_the_page_is_understood() -> None:
     assert {name for name, _ in commands} == SETTINGS.keys()
     assert not re.search(r"--(?!out|json|help)[a-z]", PAGE.read_text())
     for name, words in commands:
-        SETTINGS[name].parse(read_words(words.replace("=L", "=3").split()))
+        SETTINGS[name].parse(read_overrides(words.replace("=L", "=3").split()))

@@ -17,8 +17,8 @@ from feddecorr.runs.pipeline import run
 from feddecorr.runs.round_diagnosis import examine
 
 CONVNET = "data.size=8 model=convnet model.widths=[6,8]"
-SIDE_BY_SIDE = "training.together=2"
-MERGED = f"{SIDE_BY_SIDE} training.merge=true"
+SIDE_BY_SIDE = "training.clients_per_batch=2"
+MERGED = f"{SIDE_BY_SIDE} training.pre_aggregate=true"
 
 
 def largest_gap(one: State, other: State) -> float:
@@ -31,11 +31,11 @@ def largest_gap(one: State, other: State) -> float:
     [
         "",
         "partition=homogeneous",
-        "training.clip=0.5",  # where no layer is trained in the span
+        "training.max_grad_norm=0.5",  # where no layer is trained in the span
         "model.widths=[]",
         "regularizers=feddecorr,decov model=beside_networks:frozen",
         CONVNET,
-        f"{CONVNET} buffers=pooled",
+        f"{CONVNET} batchnorm=pooled",
         f"{CONVNET} method=fedprox",
     ],
 )
@@ -44,7 +44,7 @@ def test_a_merged_update_is_the_mean_in_all_that_it_holds(words: str) -> None:
     merged = Neighbours(*words.split(), *MERGED.split(), wide=True).together(range(4))
     each = [update for update, _ in apart.together(range(4)).values()]
     (whole,) = {id(update): update for update, _ in merged.values()}.values()
-    weights, buffers = Mean(), STATISTICS[apart.simulation.task.experiment.buffers]()
+    weights, buffers = Mean(), STATISTICS[apart.simulation.task.experiment.batchnorm]()
     for update in each:
         weights.add(update.weights, update.examples)
         buffers.add(update.buffers, update.examples)
@@ -64,9 +64,9 @@ def by_examples(updates: list[Update], values: list[float]) -> float:
 
 @pytest.mark.parametrize("name", [name for name, kind in METHODS.table.items() if not kind.needs_each()])
 def test_methods_that_need_the_mean_alone_do_the_same_with_it(name: str) -> None:
-    words = [*MLP, "training.lr=0.001", f"method={name}", "training.together=auto"]
+    words = [*MLP, "training.lr=0.001", f"method={name}", "training.clients_per_batch=auto"]
     *_, apart = run(small(*words))
-    *_, merged = run(small(*words, "training.merge=true"))
+    *_, merged = run(small(*words, "training.pre_aggregate=true"))
     assert largest_gap(apart.state, merged.state) < 1e-4
     assert merged.terms == pytest.approx(apart.terms, rel=1e-4)
 
@@ -91,17 +91,17 @@ def test_one_who_diverges_is_missed_by_name_and_the_others_count() -> None:
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        ("training.together=1", "one by one"),
+        ("training.clients_per_batch=1", "one by one"),
         ("method=scaffold", "SCAFFOLD needs more"),
         ("method=moon", "MOON needs more"),
         ("transforms=clip", "transforms=clip"),
-        ("buffers=local", "buffers=local"),
+        ("batchnorm=local", "batchnorm=local"),
         ("evaluation.clients=true", "evaluation.clients"),
         ("evaluation.epochs=true", "evaluation.epochs"),
     ],
 )
 def test_whoever_needs_each_client_refuses_a_mean_by_name(words: str, reason: str, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=rf"training.merge=true cannot be: .*{reason}"):
+    with pytest.raises(UserError, match=rf"training.pre_aggregate=true cannot be: .*{reason}"):
         next(run(small(*MLP, *MERGED.split(), *words.split()), tmp_path / "run"))
     assert not (tmp_path / "run").exists()
 

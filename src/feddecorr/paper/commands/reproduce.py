@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from feddecorr.cli.conducting import (
+from feddecorr.cli.console import JsonOption, print_json, print_table, say
+from feddecorr.cli.execution import (
     DryRunOption,
     JobsOption,
     SeedsOption,
-    Undertaking,
-    conduct,
-    foresee,
+    StudyPlan,
+    estimate,
+    execute,
     redraw,
     warm_up_processes,
 )
-from feddecorr.cli.console import JsonOption, print_json, print_table, say
 from feddecorr.errors import UserError
 
 if TYPE_CHECKING:
@@ -75,13 +75,13 @@ def reproduce(  # noqa: PLR0913, PLR0917 - an argument for each option
     from feddecorr.results.summary import read_summaries  # noqa: PLC0415 - see above
 
     found = read_summaries([*(records or []), *(known or [])])
-    undertaking = Undertaking(find_studies(name), scale, count, out or Path("studies") / scale, command, found)
+    study_plan = StudyPlan(find_studies(name), scale, count, out or Path("studies") / scale, command, found)
     if dry_run:
-        foresee(undertaking, json=json)
+        estimate(study_plan, json=json)
     elif records:
-        redraw(undertaking, json=json)
+        redraw(study_plan, json=json)
     else:
-        conduct(undertaking, jobs=jobs, json=json)
+        execute(study_plan, jobs=jobs, json=json)
 
 
 def _list(studies: list[Study], scale: str, seeds: int, *, json: bool) -> None:

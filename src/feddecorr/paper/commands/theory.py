@@ -12,8 +12,8 @@ from typer.core import TyperCommand
 from feddecorr.cli.console import JsonOption, print_json, print_table, print_text, say
 from feddecorr.cli.progress import Progress
 from feddecorr.cli.run import Words
-from feddecorr.config.overrides import read_words
-from feddecorr.core.registry import Kind
+from feddecorr.config.overrides import read_overrides
+from feddecorr.core.registry import Config
 from feddecorr.errors import UserError
 from feddecorr.paper.theory.settings import Alignment, Decorrelate, Flow, Sweep
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from feddecorr.paper.theory.listening import Listener
     from feddecorr.report.study_content import Study
 
-SETTINGS: dict[str, type[Kind]] = {"flow": Flow, "sweep": Sweep, "alignment": Alignment, "decorrelate": Decorrelate}
+SETTINGS: dict[str, type[Config]] = {"flow": Flow, "sweep": Sweep, "alignment": Alignment, "decorrelate": Decorrelate}
 """The settings of each command."""
 
 SECONDS_OF_SILENCE = 5.0
 """A study that is done by then shows no progress."""
 
-S = TypeVar("S", bound=Kind)
+S = TypeVar("S", bound=Config)
 OutOption = Annotated[Path | None, typer.Option(help="Directory for a page, its pictures, and all figures.")]
 
 theory_app = typer.Typer(
@@ -115,13 +115,13 @@ def _read(kind: type[S], words: list[str] | None, out: Path | None) -> S:
     """Return the settings; refuse what is wrong before anything is computed."""
     if out and out.exists() and not out.is_dir():
         raise UserError(f"--out {out} is a file: choose a directory")
-    settings = kind.parse(read_words(words or []))
+    settings = kind.parse(read_overrides(words or []))
     if out:
         out.mkdir(parents=True, exist_ok=True)  # what cannot be written is told before anything is computed
     return settings
 
 
-def _carry_out(study: Callable[[Any, Listener], Study], settings: Kind, out: Path | None, *, json: bool) -> None:
+def _carry_out(study: Callable[[Any, Listener], Study], settings: Config, out: Path | None, *, json: bool) -> None:
     from feddecorr.report.printed import is_available  # noqa: PLC0415
     from feddecorr.report.study_page import write_study  # noqa: PLC0415 - plotly is loaded when it is needed
 

@@ -7,10 +7,10 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, PositiveInt, model_validator
 
 from feddecorr.core.lists import read_list
-from feddecorr.core.registry import Kind
+from feddecorr.core.registry import Config
 
 
-class Network(Kind):
+class Network(Config):
     """A deep linear network, the data that it learns, and how its flow is started and recorded."""
 
     layers: PositiveInt = Field(2, description="layers below the classifier: the paper's L")
@@ -90,7 +90,7 @@ class Decorrelate(Flow):
     )
 
 
-class Alignment(Kind):
+class Alignment(Config):
     """A linear network, trained by plain SGD on real images, with learning rate and batches of the paper."""
 
     data: str = Field("mnist", description="data set: mnist, digits or any that 'feddecorr list data' names")

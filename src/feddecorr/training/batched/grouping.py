@@ -51,16 +51,19 @@ class Together:
 
 def choose(experiment: Experiment, shape: Shape, build_model: Callable[[], nn.Module]) -> Together:
     """Return what the experiment asks for on images of that shape, or refuse what cannot be."""
-    wanted, merge = experiment.training.together, experiment.training.merge
+    wanted, merge = experiment.training.clients_per_batch, experiment.training.pre_aggregate
     if merge and (looks := _who_looks(experiment)):
-        raise UserError(f"training.merge=true cannot be: {looks}")
+        raise UserError(f"training.pre_aggregate=true cannot be: {looks}")
     if wanted == 1:
         return Together(1)
     model = build_model()
     because = _obstacle(experiment, model)
     if wanted != "auto":
         if because:
-            raise UserError(f"training.together={wanted} cannot be: {because}; training.together=1 is always possible")
+            raise UserError(
+                f"training.clients_per_batch={wanted} cannot be: {because}; "
+                "training.clients_per_batch=1 is always possible"
+            )
         return Together(wanted, merge=merge)
     because = because or _too_large(experiment, model, shape)
     return Together(1, because) if because else Together(_even(experiment.cohort), merge=merge)
@@ -71,21 +74,21 @@ def _obstacle(experiment: Experiment, model: nn.Module) -> str:
         return f"{type(experiment.method).__name__} takes its gradients by itself, from one client's live network"
     if experiment.training.precision != "fp32":
         return f"training.precision={experiment.training.precision} is for a network by itself"
-    if experiment.method.needs_levels and makes_maps(model):
+    if experiment.method.needs_feature_maps and makes_maps(model):
         return f"{type(experiment.method).__name__} looks at what one client's live network makes on its way"
     return obstacle(model) or ""
 
 
 def _who_looks(experiment: Experiment) -> str:
     """Return who needs the update of each client by itself; nobody where their mean will do."""
-    if experiment.training.together == 1:
-        return "clients that train one by one have no mean of their own; say training.together=auto"
+    if experiment.training.clients_per_batch == 1:
+        return "clients that train one by one have no mean of their own; say training.clients_per_batch=auto"
     if experiment.method.needs_each():
         return f"{type(experiment.method).__name__} needs more of its clients than the mean of their weights"
     if experiment.transforms:
         return f"transforms={','.join(experiment.transforms)} is for the update of each client"
-    if experiment.buffers == "local":
-        return "with buffers=local each client keeps statistics of its own"
+    if experiment.batchnorm == "local":
+        return "with batchnorm=local each client keeps statistics of its own"
     if experiment.evaluation.clients or experiment.evaluation.epochs:
         return "evaluation.clients and evaluation.epochs are about each client"
     return ""

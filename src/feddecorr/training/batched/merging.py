@@ -11,7 +11,7 @@ from feddecorr.training.batched.side_by_side import SideBySide
 from feddecorr.training.client_round import Part
 
 
-def merge(learner: SideBySide, parts: Sequence[Part], amounts: Sequence[float], room: State) -> Update | None:
+def merge(learner: SideBySide, parts: Sequence[Part], amounts: Sequence[float], out_buffers: State) -> Update | None:
     """Return the mean by numbers of examples, in the room if there is any.
 
     None if anybody's training diverged: then each is to be looked at by itself.
@@ -20,12 +20,12 @@ def merge(learner: SideBySide, parts: Sequence[Part], amounts: Sequence[float], 
     examples = [len(part.visits.shard) for part in parts]
     steps = [part.visits.steps for part in parts]
     metrics = learner.tally.mean(steps, examples)
-    weights, buffers = learner.mean(examples, room)
+    weights, buffers = learner.mean(examples, out_buffers)
     if not all(map(math.isfinite, metrics.values())) or not_finite(weights) or not_finite(buffers):
         return None
     done = [amounts[count - 1] * images for count, images in zip(steps, examples, strict=True)]
     return Update(
-        round=first.local.broadcast.round,
+        round=first.context.broadcast.round,
         client=first.client,
         examples=sum(examples),
         amount=sum(done) / sum(examples),

@@ -25,7 +25,7 @@ class SideBySide:
 
     def __init__(self, task: Task, model: nn.Module, parts: Sequence[Part]) -> None:
         visits = [part.visits for part in parts]
-        sent = parts[0].local.broadcast.weights
+        sent = parts[0].context.broadcast.weights
         self.steps = JointBatches(task, visits)
         self._objectives = Objectives(parts)
         self.tally = Tally(self._objectives.names)
@@ -37,7 +37,7 @@ class SideBySide:
         self._stacked = Stacked(model, sent, [part.buffers for part in parts], elsewhere=self._spanned)
         self._names = [name for name, _ in model.named_parameters()]
         self._parts, self._clients = parts, len(parts)
-        self._statistics = STATISTICS[task.experiment.buffers]
+        self._statistics = STATISTICS[task.experiment.batchnorm]
         self._augmented = bool(task.experiment.data.augment)
 
     @property
@@ -67,14 +67,14 @@ class SideBySide:
         """Return everybody's gradient, scaled where it is longer than that."""
         return clip_each(gradients, longest)
 
-    def trained(self, client: int, room: State) -> tuple[State, State]:
+    def trained(self, client: int, out_buffers: State) -> tuple[State, State]:
         """Return one client's weights and buffers; weights that are still coordinates are made in the room, if any."""
         weights, buffers = self._stacked.of(client)
         if self._span is not None and self._spanned is not None:
-            weights[self._spanned] = self._span.weights(client, room.get(self._spanned))
+            weights[self._spanned] = self._span.weights(client, out_buffers.get(self._spanned))
         return _in_main_memory(weights, self._names), _in_main_memory(buffers, buffers)
 
-    def mean(self, examples: Sequence[int], room: State) -> tuple[State, State]:
+    def mean(self, examples: Sequence[int], out_buffers: State) -> tuple[State, State]:
         """Return the mean of all clients' weights by their numbers of examples, and what is made of their buffers.
 
         Weights that are still coordinates become one product for all of them.
@@ -82,7 +82,7 @@ class SideBySide:
         shares = torch.tensor(examples, dtype=torch.float64).div_(sum(examples)).to(self.trainable[0])
         weights = self._stacked.mean(shares)
         if self._span is not None and self._spanned is not None:
-            weights[self._spanned] = self._span.mean(shares, room.get(self._spanned))
+            weights[self._spanned] = self._span.mean(shares, out_buffers.get(self._spanned))
         statistics = self._statistics()
         for client, count in enumerate(examples):
             _, buffers = self._stacked.of(client)

@@ -27,7 +27,12 @@ def spanned_weights(task: Task, model: nn.Module, visits: Sequence[Visits]) -> s
     None where steps are not linear in weights and gradients, where images change, or where it would not pay.
     """
     training, name = task.experiment.training, first_products(model)
-    if name is None or training.optimizer != "sgd" or training.clip is not None or task.experiment.data.augment:
+    if (
+        name is None
+        or training.optimizer != "sgd"
+        or training.max_grad_norm is not None
+        or task.experiment.data.augment
+    ):
         return None
     outputs, inputs = model.get_parameter(name).shape
     most, images = visits[0], max(len(each.shard) for each in visits)
@@ -89,22 +94,22 @@ class Span:
         product: Tensor = _Products.apply(start, products, every, *self.trainable)  # type: ignore[no-untyped-call]  # PyTorch's
         return product
 
-    def weights(self, client: int, room: Tensor | None = None) -> Tensor:
+    def weights(self, client: int, out_buffers: Tensor | None = None) -> Tensor:
         """Return the weights of one client; in the room, if there is any where they are made."""
         images = self._images[client]
         coefficients, scale = self._coefficients[client, : len(images)], float(self._scale[client])
-        return torch.addmm(self._sent, coefficients.T, images, beta=scale, out=_fitting(room, images))
+        return torch.addmm(self._sent, coefficients.T, images, beta=scale, out=_fitting(out_buffers, images))
 
-    def mean(self, shares: Tensor, room: Tensor | None = None) -> Tensor:
+    def mean(self, shares: Tensor, out_buffers: Tensor | None = None) -> Tensor:
         """Return the mean of all clients' weights by these shares, of shape (clients,), which add up to one."""
         weighed, scale = self._coefficients * shares.view(-1, 1, 1), float(self._scale.flatten() @ shares)
         coefficients = torch.cat([mine[: len(images)] for mine, images in zip(weighed, self._images, strict=True)])
-        return torch.addmm(self._sent, coefficients.T, self._all, beta=scale, out=_fitting(room, self._all))
+        return torch.addmm(self._sent, coefficients.T, self._all, beta=scale, out=_fitting(out_buffers, self._all))
 
 
-def _fitting(room: Tensor | None, like: Tensor) -> Tensor | None:
+def _fitting(out_buffers: Tensor | None, like: Tensor) -> Tensor | None:
     """Return the room if products of this tensor can be made there."""
-    return room if room is not None and room.device == like.device else None
+    return out_buffers if out_buffers is not None and out_buffers.device == like.device else None
 
 
 class _Products(torch.autograd.Function):

@@ -30,8 +30,8 @@ class Stacked:
         self._layers = [layer for _, layer in layers(model)]
         self._classifier = find_classifier(model)
         clients = len(buffers)
-        self._whole = {name: _room(clients, each).copy_(sent[name]) for name, each in self._parameters.items()}
-        self._buffers = {name: _room(clients, each) for name, each in model.named_buffers()}
+        self._whole = {name: _out_buffers(clients, each).copy_(sent[name]) for name, each in self._parameters.items()}
+        self._buffers = {name: _out_buffers(clients, each) for name, each in model.named_buffers()}
         for name, whole in self._buffers.items():
             for mine, own in zip(whole, buffers, strict=True):
                 mine.copy_(own[name])
@@ -100,7 +100,7 @@ class Stacked:
         return {name: torch.tensordot(shares, whole, 1) for name, whole in self._whole.items()}
 
 
-def _room(clients: int, like: Tensor) -> Tensor:
+def _out_buffers(clients: int, like: Tensor) -> Tensor:
     """Return room for a tensor of each client, each laid out like this one."""
     shape, strides = (clients, *like.shape), (like.numel(), *like.stride())
     return torch.empty_strided(shape, strides, dtype=like.dtype, device=like.device)

@@ -25,7 +25,7 @@ DryRunOption = Annotated[bool, typer.Option("--dry-run", help="List the runs and
 
 
 @dataclass(frozen=True)
-class Undertaking:
+class StudyPlan:
     """Studies that are to be done together, and the command that does one of them."""
 
     studies: Sequence[Study]
@@ -55,12 +55,12 @@ def warm_up_processes() -> None:
     warm_up()
 
 
-def foresee(undertaking: Undertaking, *, json: bool) -> None:
+def estimate(study_plan: StudyPlan, *, json: bool) -> None:
     """List the runs, and how far they are."""
     from feddecorr.config.command import command  # noqa: PLC0415
     from feddecorr.sweeps.jobs import plan  # noqa: PLC0415 - PyTorch is loaded when it is needed
 
-    found = plan(undertaking.arms(), undertaking.store)
+    found = plan(study_plan.arms(), study_plan.store)
     done = sum(job.look() for job in found)
     if json:
         runs = [
@@ -80,52 +80,52 @@ def foresee(undertaking: Undertaking, *, json: bool) -> None:
     print_text(f"{len(rows)} runs, {done} done")
 
 
-def conduct(undertaking: Undertaking, *, jobs: int | None, json: bool) -> None:
+def execute(study_plan: StudyPlan, *, jobs: int | None, json: bool) -> None:
     """Do all runs, write all tables and figures, and then say what failed."""
     from feddecorr.sweeps.results import results_of  # noqa: PLC0415
     from feddecorr.sweeps.runner import run_all  # noqa: PLC0415 - PyTorch is loaded when it is needed
 
-    title = undertaking.studies[0].name if len(undertaking.studies) == 1 else f"{len(undertaking.studies)} studies"
+    title = study_plan.studies[0].name if len(study_plan.studies) == 1 else f"{len(study_plan.studies)} studies"
     try:
         with follow_runs(title) as tell:
-            failures = run_all(undertaking.arms(), undertaking.store, jobs=jobs, tell=tell)
+            failures = run_all(study_plan.arms(), study_plan.store, jobs=jobs, tell=tell)
     except KeyboardInterrupt:
         say("All finished rounds are kept: the same command goes on.")
         raise
     told = []
-    for study in undertaking.studies:
-        arms = study.arms(undertaking.scale, undertaking.seeds)
-        told.append(_draw(undertaking, study, results_of(arms, undertaking.store, undertaking.known)))
+    for study in study_plan.studies:
+        arms = study.arms(study_plan.scale, study_plan.seeds)
+        told.append(_draw(study_plan, study, results_of(arms, study_plan.store, study_plan.known)))
     _tell(told, json=json, failures=failures)
 
 
-def redraw(undertaking: Undertaking, *, json: bool) -> None:
+def redraw(study_plan: StudyPlan, *, json: bool) -> None:
     """Write all tables and figures from what is known alone."""
     from feddecorr.sweeps.results import results_of_records  # noqa: PLC0415 - PyTorch is loaded when it is needed
 
     told = []
-    for study in undertaking.studies:
-        results = results_of_records(study.arms(undertaking.scale, undertaking.seeds), undertaking.known)
-        told.append(_draw(undertaking, study, results))
+    for study in study_plan.studies:
+        results = results_of_records(study.arms(study_plan.scale, study_plan.seeds), study_plan.known)
+        told.append(_draw(study_plan, study, results))
     _tell(told, json=json, failures={})
 
 
-def _draw(undertaking: Undertaking, study: Study, results: Sequence[Result]) -> dict[str, Any]:
+def _draw(study_plan: StudyPlan, study: Study, results: Sequence[Result]) -> dict[str, Any]:
     from feddecorr.sweeps.writing import Document  # noqa: PLC0415 - plotly is loaded when it is needed
 
     missing = sum(result.summary is None for result in results)
-    notes = [f"Made by {markdown_code(undertaking.command(study))} from {len(results)} runs."]
+    notes = [f"Made by {markdown_code(study_plan.command(study))} from {len(results)} runs."]
     if missing:
         notes.append(f"Mind: {missing} of them are missing.")
-    findings = study.findings(results, undertaking.scale)
+    findings = study.findings(results, study_plan.scale)
     lead = f"{study.shows[:1].upper()}{study.shows[1:]} ({study.place})."
-    files = Document(study.name, lead, notes, findings).write(undertaking.out)
+    files = Document(study.name, lead, notes, findings).write(study_plan.out)
     return {
         "name": study.name,
         "shows": study.shows,
         "place": study.place,
-        "scale": undertaking.scale,
-        "seeds": undertaking.seeds,
+        "scale": study_plan.scale,
+        "seeds": study_plan.seeds,
         "runs": len(results),
         "missing": missing,
         "tables": [_describe(finding) for finding in findings if _is_table(finding)],
