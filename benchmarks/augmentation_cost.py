@@ -23,7 +23,7 @@ from torch.nn.functional import cross_entropy
 from benchmarks.recording import write_record
 from feddecorr.config.training import Training
 from feddecorr.data import Synthetic
-from feddecorr.data.augment.changes import augment
+from feddecorr.data.augmentation import augment
 from feddecorr.engines.allocator import keep_freed_memory
 from feddecorr.models import ResNet20
 from feddecorr.training.optimizers import SGD

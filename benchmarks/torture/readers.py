@@ -32,11 +32,11 @@ from feddecorr.core.trust import STRANGER
 from feddecorr.core.wire import from_bytes, to_bytes
 from feddecorr.data.features import read_features
 from feddecorr.data.formats.archives import collect
-from feddecorr.data.formats.arrow import Tables
-from feddecorr.data.formats.idx import read_idx, write_idx
+from feddecorr.data.formats.arrow import ArrowReader
 from feddecorr.data.formats.pickles import load_pickle
 from feddecorr.data.formats.pictures import decode
 from feddecorr.data.hugging_face import HuggingFace
+from feddecorr.data.mnist import read_idx, write_idx
 from feddecorr.data.npz import Npz
 from feddecorr.data.table_file import TableFile
 from feddecorr.errors import UserError
@@ -237,7 +237,7 @@ def _hugging_face(folder: Path) -> Reader:
         writer.write_table(table)
     home = folder / "set"
     home.mkdir()
-    tables = Tables()
+    tables = ArrowReader()
 
     def read(_: Path, name: str, content: bytes) -> object:
         for file in home.iterdir():

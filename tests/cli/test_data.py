@@ -7,7 +7,7 @@ from command_line import CommandLine
 from copies import cifar10_binary, mnist, tinyimagenet, write_folder, write_tar
 
 from feddecorr.data import DATA, Mnist
-from feddecorr.data.fetch.sources import Home
+from feddecorr.data.download import Home
 from feddecorr.runs.directory import RunDirectory
 
 
@@ -115,7 +115,7 @@ def test_a_run_without_its_data_says_how_to_get_them(feddecorr: CommandLine, tmp
     """A run never downloads by itself."""
     done = feddecorr("run", "data=cifar100", "--out", tmp_path / "run")
     assert done.code == 2
-    assert "'feddecorr data get cifar100' puts it there" in done.err
+    assert "'feddecorr data get cifar100' fetches it" in done.err
 
 
 def test_a_run_learns_from_a_part_of_real_images(feddecorr: CommandLine, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feddecorr.core.randomness import frozen_stream
-from feddecorr.data.balanced import balanced_part
+from feddecorr.data.dataset import balanced_part
 
 
 @settings(derandomize=True, deadline=None)

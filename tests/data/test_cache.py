@@ -73,18 +73,18 @@ def test_the_digest_is_of_every_pixel_and_label() -> None:
 
 def test_what_is_not_there_is_refused_with_the_command_that_gets_it() -> None:
     assert cache.describe("cifar10") is None
-    with pytest.raises(UserError, match=r"cifar10 is not in .*: 'feddecorr data get cifar10' puts it there"):
+    with pytest.raises(UserError, match=r"cifar10 is not in .*: 'feddecorr data get cifar10' fetches it"):
         cache.load("cifar10")
 
 
 def test_a_file_that_is_cut_off_anywhere_is_never_taken_for_whole() -> None:
     file = cache.store("some", dataset(), source="home")
-    assert cache.is_whole("some", source="home")
+    assert cache.is_current("some", source="home")
     content = file.read_bytes()
     for length in range(0, len(content), 7):
         file.write_bytes(content[:length])
-        assert not cache.is_whole("some", source="home")
-        with pytest.raises(UserError, match=r"is damaged .*'feddecorr data get some' makes it anew"):
+        assert not cache.is_current("some", source="home")
+        with pytest.raises(UserError, match=r"is damaged .*'feddecorr data get some' fetches it again"):
             cache.load("some")
 
 

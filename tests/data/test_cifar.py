@@ -91,8 +91,8 @@ def changed(files: Files, name: str, content: bytes | None) -> Files:
 @pytest.mark.parametrize(
     ("files", "problem"),
     [
-        (changed(cifar10_python(), "data_batch_3", None), "data_batch_3 not found; what can be read is python"),
-        (changed(cifar10_python(), "test_batch", b"\x80\x02}"), "test_batch: no pickle of a data set, or cut off"),
+        (changed(cifar10_python(), "data_batch_3", None), "data_batch_3 not found; readable layouts are python"),
+        (changed(cifar10_python(), "test_batch", b"\x80\x02}"), "test_batch: not a pickle of a data set, or cut off"),
         (changed(cifar10_python(), "test_batch", python2_pickle({"data": 1})), "test_batch: 'data' is no array"),
         (
             changed(
@@ -115,12 +115,12 @@ def changed(files: Files, name: str, content: bytes | None) -> Files:
             "3,072 bytes, no whole number",
         ),
         (changed(cifar10_binary(), "data_batch_2.bin", b""), r"data_batch_2\.bin: 0 bytes"),
-        (changed(cifar10_sheets(), "data_batch_5.png", b"text"), r"data_batch_5\.png: no picture, or cut off"),
+        (changed(cifar10_sheets(), "data_batch_5.png", b"text"), r"data_batch_5\.png: not a picture, or cut off"),
         (
             changed(cifar10_sheets(), "data_batch_5.png", picture(np.zeros((2, 9, 3), np.uint8), "PNG")),
             r"data_batch_5\.png: rows of 9 pixels, expected 1024",
         ),
-        (changed(cifar10_sheets(), "train_lables.json", b"[1, 2"), r"train_lables\.json: no JSON, or cut off"),
+        (changed(cifar10_sheets(), "train_lables.json", b"[1, 2"), r"train_lables\.json: not JSON, or cut off"),
         (changed(cifar10_sheets(), "train_lables.json", b"[1, 2]"), "expected a list of 50 labels, found 2"),
     ],
 )
@@ -132,7 +132,7 @@ def test_a_wrong_file_is_named_with_what_was_expected(files: Files, problem: str
 def test_a_truncated_sheet_is_refused(tmp_path: Path) -> None:
     files = cifar10_sheets()
     files["package/data_batch_1.png"] = files["package/data_batch_1.png"][:-100]
-    with pytest.raises(UserError, match=r"data_batch_1\.png: no picture, or cut off"):
+    with pytest.raises(UserError, match=r"data_batch_1\.png: not a picture, or cut off"):
         TEN_RECIPE.read(write_folder(tmp_path, files))
 
 

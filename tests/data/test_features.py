@@ -107,7 +107,7 @@ def test_bad_files_are_named(files: Path, tmp_path: Path) -> None:
     for name, message in {
         "none.npy": "no file",
         "z.pickle": "end in .npy, .npz, .safetensors, .csv, .parquet",
-        "broken.parquet": "is no table that can be read",
+        "broken.parquet": "is not a readable table",
         "names.parquet": "the column 'name' holds no numbers",
         "twice.parquet": "several columns could be the labels: label, y",
         "broken.npy": "cannot be read",

@@ -80,8 +80,8 @@ def test_pictures_of_different_sizes_need_a_size(tmp_path: Path) -> None:
     [
         ({"a.png": shade(1)}, "expected a folder of pictures for each class, found none"),
         ({"a/0.png": shade(1), "b/0.png": shade(1)}, "a class needs at least five pictures"),
-        (pictures() | {"cat/x.jpg": b"text"}, r"x\.jpg: no picture"),
-        (pictures() | {"cat/05.png": shade(1)[:-30]}, r"05\.png: no picture, or cut off"),
+        (pictures() | {"cat/x.jpg": b"text"}, r"x\.jpg: not a picture"),
+        (pictures() | {"cat/05.png": shade(1)[:-30]}, r"05\.png: not a picture, or cut off"),
         (
             {f"train/{name}": content for name, content in pictures(1).items()} | {"test/cow/0.png": shade(1)},
             "no training folder has this class; there are: cat, dog",

@@ -86,7 +86,7 @@ def test_names_in_what_was_saved_lead_nowhere_else(tmp_path: Path) -> None:
     made().save_to_disk(str(tmp_path / "set"))
     state = tmp_path / "set" / "state.json"
     state.write_text(state.read_text().replace("data-00000", "../other/data-00000"))
-    with pytest.raises(UserError, match=r"state\.json: '\.\./other/data-00000.*' is no name of a file beside it"):
+    with pytest.raises(UserError, match=r"state\.json: '\.\./other/data-00000.*' is not the name of a file next to it"):
         HuggingFace(path=tmp_path / "set").load()
 
 
@@ -109,7 +109,7 @@ def test_rows_that_point_anywhere_are_refused(tmp_path: Path) -> None:
     place = content.index(np.cumsum([0, *[len(row["bytes"]) for row in stored(file)]]).astype("<i4").tobytes()[:16])
     content[place + 4 : place + 8] = b"\xff\xff\xff\x7f"
     file.write_bytes(content)
-    with pytest.raises(UserError, match="is no table that can be read"):
+    with pytest.raises(UserError, match="is not a readable table"):
         HuggingFace(path=tmp_path / "set").load()
 
 
@@ -129,7 +129,7 @@ def test_what_is_not_there_is_told(tmp_path: Path) -> None:
     made().save_to_disk(str(tmp_path / "set"))
     with pytest.raises(UserError, match="no column 'image': did you mean 'img'"):
         HuggingFace(path=tmp_path / "set", image="image").load()
-    with pytest.raises(UserError, match="is no data set that is there"):
+    with pytest.raises(UserError, match="there is no data set"):
         HuggingFace(path=Path("nobody/nothing-of-the-kind")).load()
     plain = datasets.Dataset.from_dict({"a": [1, 2], "label": [0, 1]})
     plain.save_to_disk(str(tmp_path / "plain"))

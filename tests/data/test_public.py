@@ -10,10 +10,8 @@ from copies import cifar10_binary, cifar10_python, cifar10_sheets, mnist, tinyim
 from feddecorr.data import DATA, Cifar10, TinyImageNet, cache
 from feddecorr.data.cifar import TEN
 from feddecorr.data.dataset import Dataset
-from feddecorr.data.fetch.download import Progress
-from feddecorr.data.fetch.recipe import Recipe, compare
-from feddecorr.data.fetch.sources import Debian, Home, Npm
-from feddecorr.data.public import Stored, fetch, read_copy
+from feddecorr.data.download import Debian, Home, Npm, Progress
+from feddecorr.data.public import PublicData, Recipe, fetch, read_copy
 from feddecorr.errors import RunError, UserError
 
 
@@ -43,7 +41,7 @@ def recipe(*sources: Shelf) -> Recipe:
     """Return a recipe of small numbers, with the digests of the small files."""
 
     def check(dataset: Dataset) -> Iterator[str]:
-        return compare(TEN.official(dataset), digests)
+        return compare_digests(TEN.official(dataset), digests)
 
     digests = {path.rpartition("/")[2]: _md5(content) for path, content in cifar10_binary().items()}
     return replace(Cifar10.recipe, train=50, test=10, sources=sources, check=check)
@@ -196,7 +194,7 @@ def test_whoever_holds_a_part_standardizes_by_the_constants_of_the_whole(tmp_pat
 
 def test_every_file_is_asked_for_by_https_first() -> None:
     """Plain http, where some home knows nothing else, comes last; digests are checked in either case."""
-    sources = [source for kind in DATA.table.values() if issubclass(kind, Stored) for source in kind.recipe.sources]
+    sources = [source for kind in DATA.table.values() if issubclass(kind, PublicData) for source in kind.recipe.sources]
     urls = [remote.urls for source in sources if isinstance(source, Home) for remote in source.files]
     assert len(urls) > 5
     for addresses in urls:

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from feddecorr.data.dataset import Dataset, Images
-from feddecorr.data.resizing import areas, resize
+from feddecorr.data.public import areas, resize
 from feddecorr.errors import UserError
 
 

@@ -133,18 +133,18 @@ def long(value: int) -> bytes:
     return b"\x8b" + struct.pack("<i", len(raw)) + raw
 
 
-@case("train: no pickle of a data set, or cut off .* its content is no bytes")
+@case("train: not a pickle of a data set, or cut off .* its content is not bytes")
 def bytes_of_an_int(folder: Path) -> Words:
     return cifar(folder, array_of(long(1 << 33), b"(" + long(1 << 33) + b"t"))
 
 
-@case("train: no pickle of a data set, or cut off")
+@case("train: not a pickle of a data set, or cut off")
 def a_product_of_long_integers(folder: Path) -> Words:
     number = long(1 << (8 * MIB)) + b"q\x01"
     return cifar(folder, array_of(b"U\x01x", b"(" + number + b"h\x01" * 5000 + b"t"))
 
 
-@case("train: no pickle of a data set, or cut off .* more than [0-9,]+ commands")
+@case("train: not a pickle of a data set, or cut off .* more than [0-9,]+ commands")
 def sixty_million_lists(folder: Path) -> Words:
     return cifar(folder, b"\x80\x02}U\x04data(" + b"]" * (60 * MIB) + b"ls.")
 
@@ -155,7 +155,7 @@ def a_label_without_end(folder: Path) -> Words:
     return cifar(folder, start + b"U\x0bfine_labels](" + long(1 << (8 * MIB)) + b"es.")
 
 
-@case("train_lables.json: no JSON")
+@case("train_lables.json: not JSON")
 def deep_json(folder: Path) -> Words:
     sheet = picture(np.zeros((1, 1024, 3), np.uint8), "PNG")
     sheets = {f"{name}.png": sheet for name in (*(f"data_batch_{n}" for n in range(1, 6)), "test_batch")}
@@ -164,7 +164,7 @@ def deep_json(folder: Path) -> Words:
     return ["data", "get", "cifar10", "--from", folder / "sheets", "--partial"]
 
 
-@case("val_annotations.txt: no text")
+@case("val_annotations.txt: not text")
 def an_annotation_that_is_no_text(folder: Path) -> Words:
     files = {"wnids.txt": b"n1\n", "val/val_annotations.txt": b"\xff\xfe\xff", "train/n1/images/n1_0.JPEG": b""}
     return ["data", "get", "tinyimagenet", "--from", write_folder(folder / "tiny", files)]
@@ -200,12 +200,12 @@ def noted(folder: Path, rows: Sequence[object], label: dict[str, object]) -> Wor
 EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n%%EndComments\n(started) print\nshowpage\n%%EOF\n"
 
 
-@case("3.png: no picture")
+@case("3.png: not a picture")
 def postscript_in_a_folder(folder: Path) -> Words:
     return in_a_folder(folder, EPS)
 
 
-@case("row 3: no picture")
+@case("row 3: not a picture")
 def postscript_of_hugging_face(folder: Path) -> Words:
     fine = {"bytes": picture(np.zeros((8, 8, 3), np.uint8), "PNG"), "path": None}
     return saved(folder, [fine, fine, {"bytes": EPS, "path": None}] + [fine] * 9, [0, 1] * 6)
@@ -220,7 +220,7 @@ def flat_png(width: int, height: int) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
 
 
-@case("row 1: no picture, or cut off .*: refused, for it claims to have 13,000 × 13,000 pixels")
+@case("row 1: not a picture, or cut off .*: refused, for it claims to have 13,000 × 13,000 pixels")
 def a_large_picture_of_hugging_face(folder: Path) -> Words:
     return saved(folder, [{"bytes": flat_png(13_000, 13_000), "path": None}] * 10, [0, 1] * 5)
 
@@ -283,14 +283,14 @@ def many_classes_of_hugging_face(folder: Path) -> Words:
     return noted(folder, [fine] * 10, {"_type": "ClassLabel", "names": [str(name) for name in range(300_000)]})
 
 
-@case("3.tif: no picture, or cut off .*: its pixels are of the kind F")
+@case("3.tif: not a picture, or cut off .*: its pixels have the mode F")
 def a_float_tiff(folder: Path) -> Words:
     stream = io.BytesIO()
     Image.fromarray(np.linspace(0, 1, 64, dtype=np.float32).reshape(8, 8)).save(stream, "TIFF")
     return in_a_folder(folder, stream.getvalue(), "3.tif")
 
 
-@case("3.tif: no picture, or cut off")
+@case("3.tif: not a picture, or cut off")
 def a_tile_larger_than_its_tiff(folder: Path) -> Words:
     """Write eight by eight pixels, in one tile of 20,000 by 20,000."""
     side = 20_000
@@ -304,7 +304,7 @@ def a_tile_larger_than_its_tiff(folder: Path) -> Words:
     return in_a_folder(folder, content, "3.tif")
 
 
-@case("3.jpg: no picture, or cut off .* scans")
+@case("3.jpg: not a picture, or cut off .* scans")
 def a_jpeg_of_many_scans(folder: Path) -> Words:
     """Let the last scan of a progressive picture come 20,000 times."""
     stream = io.BytesIO()

@@ -41,7 +41,7 @@ def test_text_that_is_none_is_refused_where_it_is_read(tmp_path: Path) -> None:
     """Parquet keeps letters as they are, and decodes them late."""
     broken = pa.array([b"\xff\xfe", b"a"], pa.binary()).view(pa.string())
     pq.write_table(pa.table({"label": broken, "x": [1.0, 2.5]}), tmp_path / "a.parquet")
-    with pytest.raises(UserError, match="is no table that can be read"):
+    with pytest.raises(UserError, match="is not a readable table"):
         TableFile(path=tmp_path / "a.parquet").load()
 
 
@@ -108,7 +108,7 @@ def test_what_cannot_be_read_is_told(path: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="there is no file"):
         TableFile(path=tmp_path / "none.csv").load()
     (tmp_path / "bad.parquet").write_bytes(b"nothing")
-    with pytest.raises(UserError, match="is no table that can be read"):
+    with pytest.raises(UserError, match="is not a readable table"):
         TableFile(path=tmp_path / "bad.parquet").load()
     with pytest.raises(UserError, match="is 'train' or 'test', not 'no'"):
         TableFile(path=path, split="label", label="small").load()

@@ -65,14 +65,14 @@ ROOT = "tiny-imagenet-200"
         ({f"{ROOT}/val/val_annotations.txt": b"val_0.JPEG\tn99"}, r"'val_0\.JPEG n99' names no class"),
         ({f"{ROOT}/val/val_annotations.txt": b"val_0.JPEG"}, r"'val_0\.JPEG' names no class"),
         ({f"{ROOT}/train/n09/images/n09_0.JPEG": b""}, r"n09_0\.JPEG: its class is not in wnids\.txt"),
-        ({f"{ROOT}/train/n01/images/n01_1.JPEG": b"text"}, r"n01_1\.JPEG: no picture, or cut off \(4 bytes\)"),
+        ({f"{ROOT}/train/n01/images/n01_1.JPEG": b"text"}, r"n01_1\.JPEG: not a picture, or cut off \(4 bytes\)"),
         (
             {f"{ROOT}/train/n01/images/n01_1.JPEG": picture(np.zeros((64, 32, 3), np.uint8), "JPEG")},
             r"n01_1\.JPEG: 32×64 pixels, expected 64×64",
         ),
         (
             {f"{ROOT}/train/n01/images/n01_1.JPEG": tinyimagenet()[f"{ROOT}/train/n01/images/n01_1.JPEG"][:-40]},
-            r"n01_1\.JPEG: no picture, or cut off",
+            r"n01_1\.JPEG: not a picture, or cut off",
         ),
     ],
 )

@@ -12,10 +12,10 @@ from reader import Reader
 
 from feddecorr.core.threads import threads
 from feddecorr.data import Cifar10, Cifar100, FashionMnist, Mnist, TinyImageNet
-from feddecorr.data.fetch.download import Progress
-from feddecorr.data.public import Stored
+from feddecorr.data.download import Progress
+from feddecorr.data.public import PublicData
 
-STAND_INS: dict[type[Stored], Callable[[], Files]] = {
+STAND_INS: dict[type[PublicData], Callable[[], Files]] = {
     Cifar10: partial(cifar10_binary, 20),
     Cifar100: cifar100_python,
     TinyImageNet: tinyimagenet,

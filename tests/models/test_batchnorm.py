@@ -8,7 +8,7 @@ from torch.nn.functional import cross_entropy
 from feddecorr.core.states import State
 from feddecorr.core.threads import threads
 from feddecorr.errors import UserError
-from feddecorr.models.batchnorm import fix_statistics, forget_statistics
+from feddecorr.models.batchnorm import freeze_statistics, use_batch_statistics
 from feddecorr.runs.pipeline import run
 from feddecorr.server.federation import Simulation
 from feddecorr.training.client import Client
@@ -33,7 +33,7 @@ def test_fixed_statistics_are_used_and_left_alone() -> None:
     before = digest(dict(model.named_buffers()))
     expected = model.eval()(images())
     model.train()
-    fix_statistics(model)
+    freeze_statistics(model)
     assert torch.equal(model(images()), expected)
     assert digest(dict(model.named_buffers())) == before
     assert model.training
@@ -44,7 +44,7 @@ def test_fixed_statistics_are_used_and_left_alone() -> None:
 def test_forgotten_statistics_are_those_of_each_batch() -> None:
     """In evaluation the network gives what it gives in training, and remembers nothing of it."""
     model, other = network().eval(), network().train()
-    forget_statistics(model, 10, 5)
+    use_batch_statistics(model, 10, 5)
     for part in images().split(5):
         assert torch.equal(model(part), other(part))
     assert not dict(model.named_buffers())
@@ -53,13 +53,13 @@ def test_forgotten_statistics_are_those_of_each_batch() -> None:
 @pytest.mark.parametrize(("count", "batch"), [(11, 5), (1, 5), (10, 1)])
 def test_an_image_alone_has_no_statistics(count: int, batch: int) -> None:
     """Refused, with the numbers."""
-    with pytest.raises(UserError, match=rf"{count} images in batches of {batch} .* leave one alone"):
-        forget_statistics(network(), count, batch)
+    with pytest.raises(UserError, match=rf"{count} images in batches of {batch} .* leave a batch of one"):
+        use_batch_statistics(network(), count, batch)
 
 
 def test_without_statistics_there_is_nothing_to_forget() -> None:
     with pytest.raises(UserError, match="keeps no BatchNorm statistics"):
-        forget_statistics(nn.Sequential(nn.Flatten(), nn.Linear(64, 4)), 10, 5)
+        use_batch_statistics(nn.Sequential(nn.Flatten(), nn.Linear(64, 4)), 10, 5)
 
 
 @threads(1)

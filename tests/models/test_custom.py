@@ -131,9 +131,9 @@ def test_any_head_takes_the_classifier_s_place(module: str, head: str) -> None:
 
 def test_only_a_linear_layer_gives_way_to_another_head(module: str) -> None:
     """Of another classifier, the head would not know the width."""
-    with pytest.raises(UserError, match="takes the place of a linear layer"):
+    with pytest.raises(UserError, match="replaces a linear layer"):
         build(f"{module}:convolutional", projection=9)
-    with pytest.raises(UserError, match="takes the place of a linear layer"):
+    with pytest.raises(UserError, match="replaces a linear layer"):
         build(f"{module}:convolutional", head="etf")
 
 

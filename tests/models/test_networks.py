@@ -12,8 +12,8 @@ from feddecorr.collapse.representation import capture_representations, find_clas
 from feddecorr.core.randomness import seeded
 from feddecorr.errors import UserError
 from feddecorr.models import MODELS, LeNet, MobileNetV2, Model, ResNet18, ResNet20, ResNet32, Transformer
-from feddecorr.models.normalized import Normalized
-from feddecorr.models.resnet import Padded
+from feddecorr.models.model import ConvolutionalModel
+from feddecorr.models.resnet import PaddedShortcut
 from feddecorr.models.transformer import Patches
 
 CIFAR = (3, 32, 32)
@@ -28,7 +28,7 @@ WIDTHS = {
     "resnet32": 64,
     "transformer": 64,
 }
-NORMALIZED = [name for name in WIDTHS if issubclass(MODELS.find(name), Normalized)]
+NORMALIZED = [name for name in WIDTHS if issubclass(MODELS.find(name), ConvolutionalModel)]
 
 
 def make(name: str, **options: Any) -> Model:
@@ -277,7 +277,7 @@ def test_first_weights_follow_he(model: Model) -> None:
 def test_a_shortcut_without_parameters_takes_every_second_pixel() -> None:
     """Option A halves the image and adds channels of zeros, half of them before and half after."""
     x = images(2, (4, 5, 5))
-    y = Padded(4)(x)
+    y = PaddedShortcut(4)(x)
     assert torch.equal(y[:, 2:6], x[:, :, ::2, ::2])
     assert not y[:, :2].any()
     assert not y[:, 6:].any()

@@ -14,7 +14,7 @@ from small import small
 
 from feddecorr.config.overrides import read_overrides
 from feddecorr.errors import UserError
-from feddecorr.partition import Dirichlet, Flower
+from feddecorr.partition import Dirichlet, FlowerPartitioner
 from feddecorr.partition.heterogeneity import Heterogeneity, count_labels
 from feddecorr.server.federation import Simulation
 
@@ -26,7 +26,7 @@ EQUAL: NDArray[np.int64] = np.arange(500) % 5
 
 
 def split(partitioner: str, *, clients: int = 5, seed: int = 0, **options: Any) -> NDArray[np.int64]:
-    kind = Flower(partitioner=partitioner, options=options, minimum=1)
+    kind = FlowerPartitioner(partitioner=partitioner, options=options, minimum=1)
     return count_labels(kind.split(LABELS, clients=clients, seed=seed), LABELS, 5)
 
 
@@ -35,7 +35,7 @@ def test_its_own_dirichlet_split_is_what_the_adapter_gives() -> None:
     data = Dataset.from_dict({"label": LABELS, "index": np.arange(len(LABELS))})
     theirs = DirichletPartitioner(num_partitions=5, partition_by="label", alpha=0.5, min_partition_size=1, seed=7)
     theirs.dataset = data
-    parts = Flower(options={"alpha": 0.5, "seed": 7}, minimum=1).split(LABELS, clients=5, seed=0)
+    parts = FlowerPartitioner(options={"alpha": 0.5, "seed": 7}, minimum=1).split(LABELS, clients=5, seed=0)
     for client, part in enumerate(parts):
         assert part.tolist() == sorted(theirs.load_partition(client)["index"])
 
@@ -83,7 +83,7 @@ def test_words_choose_a_partitioner() -> None:
         ("DirichletPartitioner", {"alpha": -1}, "strictly greater than zero"),
         ("NaturalIdPartitioner", {"partition_by": "index"}, "is for 200 clients: set clients=200"),
         ("SizePartitioner", {"partition_sizes": [30] * 5}, "leaves out 50 examples"),
-        ("VerticalEvenPartitioner", {}, "deals out columns"),
+        ("VerticalEvenPartitioner", {}, "splits columns"),
     ],
 )
 @pytest.mark.filterwarnings("ignore:The sum of partition sizes")

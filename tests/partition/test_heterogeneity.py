@@ -6,13 +6,14 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import tensor
 from torch.distributions import Categorical
 
 from feddecorr.partition import Dirichlet, Parts
-from feddecorr.partition.heterogeneity import Heterogeneity, count_labels, gini
+from feddecorr.partition.heterogeneity import Heterogeneity, LabelCounts, count_labels, gini
+from feddecorr.partition.split import UNASSIGNED
 
 
 def test_labels_are_counted() -> None:
@@ -57,3 +58,26 @@ def test_gini_is_half_the_relative_mean_difference(sizes: list[int]) -> None:
 def test_gini_of_one_holder_is_nearly_one() -> None:
     """When one of n holds nearly all, it is nearly 1 − 1/n."""
     assert gini(np.array([1, 1, 1, 10**9])) == pytest.approx(0.75, abs=1e-6)
+
+
+@settings(deadline=None, derandomize=True)
+@given(
+    examples=st.lists(st.tuples(st.integers(UNASSIGNED, 6), st.integers(0, 3)), max_size=60),
+    shown=st.none() | st.integers(0, 9),
+)
+def test_the_table_is_what_one_counts_by_hand(examples: list[tuple[int, int]], shown: int | None) -> None:
+    """Of all clients or the first ones, also of clients that hold nothing and of examples that nobody holds."""
+    holders, labels = (np.array([pair[which] for pair in examples], np.int64) for which in (0, 1))
+    parts = Parts.held_by(holders, 7)
+    by_hand = [[examples.count((client, label)) for label in range(4)] for client in range(7)]
+    found = LabelCounts.of(parts, labels, 4)
+    assert found.table(shown).tolist() == by_hand[:shown]
+    assert [part.tolist() for part in parts] == [np.flatnonzero(holders == client).tolist() for client in range(7)]
+
+
+def test_a_million_clients_of_a_thousand_classes_take_no_more_than_their_examples() -> None:
+    """The table itself would have a billion cells."""
+    clients = 1_000_000
+    found = LabelCounts.of(Parts.held_by(np.arange(clients), clients), np.arange(clients) % 1000, 1000)
+    assert len(found.count) == clients
+    assert found.table(2)[1, 1] == 1

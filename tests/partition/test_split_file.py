@@ -11,7 +11,7 @@ from small import small
 
 from feddecorr.config.experiment import Experiment
 from feddecorr.errors import UserError
-from feddecorr.partition import Dirichlet, File, Parts
+from feddecorr.partition import Dirichlet, Parts, SplitFile
 from feddecorr.partition.split_file import read_split, write_split
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import resume, run
@@ -22,14 +22,14 @@ LABELS = np.arange(8) % 2
 
 def split(path: Path, content: object, **options: bool | int) -> list[list[int]]:
     path.write_text(content if isinstance(content, str) else json.dumps(content))
-    return [part.tolist() for part in File(path=path, **options).split(LABELS, clients=2, seed=0)]
+    return [part.tolist() for part in SplitFile(path=path, **options).split(LABELS, clients=2, seed=0)]
 
 
 def test_a_split_survives_being_written(tmp_path: Path) -> None:
     """What is read is what was written."""
     parts = Dirichlet(minimum=1).split(LABELS, clients=3, seed=0)
     write_split(tmp_path / "new" / "split.json", parts)
-    again = File(path=tmp_path / "new" / "split.json").split(LABELS, clients=3, seed=5)
+    again = SplitFile(path=tmp_path / "new" / "split.json").split(LABELS, clients=3, seed=5)
     assert all(map(np.array_equal, parts, again))
     assert json.loads((tmp_path / "new" / "split.json").read_text()) == [part.tolist() for part in parts]
 
@@ -51,7 +51,7 @@ def test_order_in_the_file_does_not_matter(tmp_path: Path) -> None:
     ("content", "message"),
     [
         ([[0, 1, 2, 3], [4, 5, 6, 8]], "names example 8, but there are 8"),
-        ([[0, 1, 2, 3], [3, 4, 5, 6, 7]], "gives example 3 out 2 times"),
+        ([[0, 1, 2, 3], [3, 4, 5, 6, 7]], "repeats example 3: it is there 2 times"),
         ([[0, 1, 2, 3], [4, 5, 7]], r"leaves out 1 examples \(the first is 6\): partition.partial=true"),
         ([[0, 1, 2, 3, 4, 5, 6, 7]], r"is for 1 clients: set clients=1 \(now 2\)"),
         ([[0, 1, 2, 3, 4, 5, 6, 7], []], "client 1 would hold 0 examples"),
@@ -74,7 +74,7 @@ def test_a_broken_split_is_refused(tmp_path: Path, content: object, message: str
 def test_a_partial_split_is_accepted_when_it_is_meant(tmp_path: Path) -> None:
     """Examples may then be left out, but none may be given out twice."""
     assert split(tmp_path / "s.json", [[0, 1], [4]], partial=True) == [[0, 1], [4]]
-    with pytest.raises(UserError, match="gives example 1 out 2 times"):
+    with pytest.raises(UserError, match="repeats example 1: it is there 2 times"):
         split(tmp_path / "s.json", [[0, 1], [1]], partial=True)
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from feddecorr.core.randomness import frozen_stream
 from feddecorr.errors import UserError
-from feddecorr.partition import Classes, Dirichlet, Homogeneous, Partition, Parts, Quantity
+from feddecorr.partition import ClassesPerClient, Dirichlet, Homogeneous, Partition, Parts, Quantity
 from feddecorr.partition.dirichlet import cut, draw_logs
 from feddecorr.partition.heterogeneity import count_labels
 
@@ -29,7 +29,7 @@ KINDS: list[Partition] = [
     Dirichlet(alpha=0.1, minimum=5, capacity_rule="at"),
     Dirichlet(alpha=math.inf),
     Homogeneous(),
-    Classes(per_client=2),
+    ClassesPerClient(per_client=2),
     Quantity(alpha=0.3),
 ]
 
@@ -62,7 +62,7 @@ def test_the_same_seed_gives_the_same_split(kind: Partition) -> None:
         (Dirichlet(alpha=0.1, minimum=5), "110746e934c9c790"),
         (Dirichlet(alpha=0.1, minimum=5, balance=False), "8ba8c6d3aee279dd"),
         (Homogeneous(), "80f4d3f9696912a0"),
-        (Classes(per_client=2), "ff08a80cebbbe65a"),
+        (ClassesPerClient(per_client=2), "ff08a80cebbbe65a"),
         (Quantity(alpha=0.3), "c50824d9202047ed"),
     ],
     ids=repr,
@@ -91,7 +91,7 @@ def test_with_c_classes_a_client_holds_exactly_c(sizes: list[int], clients: int,
     labels = np.repeat(np.arange(len(sizes)), sizes)
     shards = clients * per_client
     possible = per_client <= len(sizes) <= shards <= sum(min(size, clients) for size in sizes)
-    kind = Classes(per_client=per_client, minimum=1)
+    kind = ClassesPerClient(per_client=per_client, minimum=1)
     if not possible or clients > len(labels):
         with pytest.raises(UserError):
             kind.split(labels, clients=clients, seed=seed)
@@ -107,7 +107,7 @@ def test_with_c_classes_a_client_holds_exactly_c(sizes: list[int], clients: int,
 
 def test_shards_are_as_equal_as_can_be() -> None:
     """Larger classes are cut into more shards: shards of 50, 50, 50, 60 and 40 examples are nearest to equal."""
-    counts = count_labels(Classes(per_client=2).split(SKEWED, clients=8, seed=0), SKEWED, 5)
+    counts = count_labels(ClassesPerClient(per_client=2).split(SKEWED, clients=8, seed=0), SKEWED, 5)
     assert (counts > 0).sum(0).tolist() == [8, 4, 2, 1, 1]
 
 
@@ -115,7 +115,7 @@ def test_classes_are_dealt_at_random() -> None:
     """Over seeds, every pair of classes meets at a client, equally often up to chance."""
     meetings = np.zeros((6, 6))
     for seed in range(200):
-        held = count_labels(Classes(per_client=2).split(BALANCED, clients=6, seed=seed), BALANCED, 6) > 0
+        held = count_labels(ClassesPerClient(per_client=2).split(BALANCED, clients=6, seed=seed), BALANCED, 6) > 0
         meetings += held.T.astype(int) @ held
     pairs = meetings[np.triu_indices(6, 1)]
     expected = 200 * 6 / 15
@@ -125,7 +125,7 @@ def test_classes_are_dealt_at_random() -> None:
 
 def test_one_class_for_each_client_is_the_split_by_class() -> None:
     """With as many clients as classes and C = 1, each client holds one whole class."""
-    counts = count_labels(Classes(per_client=1).split(BALANCED, clients=6, seed=0), BALANCED, 6)
+    counts = count_labels(ClassesPerClient(per_client=1).split(BALANCED, clients=6, seed=0), BALANCED, 6)
     assert sorted(counts.argmax(1)) == list(range(6))
     assert (counts.max(1) == 100).all()
 
@@ -134,13 +134,15 @@ def test_one_class_for_each_client_is_the_split_by_class() -> None:
 def test_numbers_of_classes_that_cannot_be_are_refused(clients: int, per_client: int, right: str) -> None:
     """Every class must go somewhere, and no client can hold more classes than there are; the message says which do."""
     with pytest.raises(UserError, match=right):
-        Classes(per_client=per_client).split(BALANCED, clients=clients, seed=0)
+        ClassesPerClient(per_client=per_client).split(BALANCED, clients=clients, seed=0)
 
 
 def test_a_shard_below_the_minimum_is_refused() -> None:
     """The minimum is kept by every kind, or the message names the client."""
     with pytest.raises(UserError, match=r"client \d+ would hold 50 examples, fewer than partition.minimum=90"):
-        Classes(per_client=1, minimum=90).split(np.repeat([0, 1, 2, 3], [50, 150, 150, 150]), clients=4, seed=0)
+        ClassesPerClient(per_client=1, minimum=90).split(
+            np.repeat([0, 1, 2, 3], [50, 150, 150, 150]), clients=4, seed=0
+        )
 
 
 @pytest.mark.parametrize("kind", [Homogeneous(), Dirichlet(alpha=math.inf)], ids=repr)
@@ -226,13 +228,15 @@ def test_a_full_client_gets_no_class_that_follows() -> None:
 
 def test_a_minimum_that_is_never_met_ends_with_a_message() -> None:
     """The number of draws is bounded, and the message says how near the best came and what to change."""
-    with pytest.raises(UserError, match=r"in 20 draws \(the best smallest client held \d+\): lower partition.minimum"):
+    with pytest.raises(
+        UserError, match=r"in 20 draws \(in the best, the smallest client held \d+\): lower partition.minimum"
+    ):
         Dirichlet(alpha=0.01, minimum=115, attempts=20).split(BALANCED, clients=5, seed=0)
 
 
 def test_labels_need_not_be_counted_from_zero() -> None:
     """Classes are what occurs among the labels."""
-    parts = Classes(per_client=1).split(np.array([7, 3] * 20), clients=2, seed=0)
+    parts = ClassesPerClient(per_client=1).split(np.array([7, 3] * 20), clients=2, seed=0)
     assert sorted(len(part) for part in parts) == [20, 20]
 
 
@@ -248,12 +252,12 @@ def test_a_part_that_is_not_there_is_refused() -> None:
 class Wrong(Partition):
     """Gives an example to a client that is not there."""
 
-    def deal(self, labels: Labels, clients: int, stream: np.random.RandomState) -> Labels:
+    def assign(self, labels: Labels, clients: int, stream: np.random.RandomState) -> Labels:
         """Count from 1."""
         return stream.permutation(labels % clients + 1)
 
 
 def test_a_client_that_is_not_there_gets_nothing() -> None:
     """Whoever wrote the split is told."""
-    with pytest.raises(UserError, match=r"Wrong.deal must give a client from 0 to 3 for each of 600 examples"):
+    with pytest.raises(UserError, match=r"Wrong.assign must return a client from 0 to 3 for each of 600 examples"):
         Wrong().split(BALANCED, clients=4, seed=0)

@@ -3,8 +3,7 @@ from pathlib import Path
 import numpy as np
 
 from feddecorr.partition import Parts
-from feddecorr.partition.heterogeneity import MEANINGS, Heterogeneity
-from feddecorr.partition.label_counts import LabelCounts
+from feddecorr.partition.heterogeneity import MEANINGS, Heterogeneity, LabelCounts
 from feddecorr.report.figures import SHOWN_CLIENTS
 from feddecorr.report.split_page import client_rows, summary_rows, write_split_page
 

@@ -60,10 +60,10 @@ def get(
     Example:  feddecorr data get cifar100 --from Downloads/cifar-100-python.tar.gz
     """
     from feddecorr.data import cache  # noqa: PLC0415 - PyTorch is loaded when it is needed
-    from feddecorr.data.public import Stored, fetch, read_copy  # noqa: PLC0415
+    from feddecorr.data.public import PublicData, fetch, read_copy  # noqa: PLC0415
 
     data = _choose(name)
-    if not isinstance(data, Stored):
+    if not isinstance(data, PublicData):
         if origin or source:
             raise UserError(f"{name} cannot be fetched: it is not one of the public data sets ('feddecorr data list')")
         say(f"{name} needs no fetching")
@@ -112,12 +112,12 @@ def where(name: MaybeName = None, json: JsonOption = False) -> None:
     Example:  feddecorr data where
     """
     from feddecorr.data.cache import cache_folder, load, stored_file  # noqa: PLC0415 - PyTorch is loaded when it is needed
-    from feddecorr.data.public import Stored  # noqa: PLC0415
+    from feddecorr.data.public import PublicData  # noqa: PLC0415
 
     path = cache_folder()
     if name is not None:
         data = _choose(name)
-        if not isinstance(data, Stored):
+        if not isinstance(data, PublicData):
             raise UserError(f"{name} is not kept in the cache")
         load(data.recipe.name)
         path = stored_file(data.recipe.name)
@@ -135,9 +135,9 @@ def _choose(name: str) -> Data:
 
 def _state(cls: type[Data]) -> str:
     from feddecorr.data import Digits, Synthetic, cache  # noqa: PLC0415 - PyTorch is loaded when it is needed
-    from feddecorr.data.public import Stored  # noqa: PLC0415
+    from feddecorr.data.public import PublicData  # noqa: PLC0415
 
-    if not issubclass(cls, Stored):
+    if not issubclass(cls, PublicData):
         return "always" if cls in (Digits, Synthetic) else "your own"
     try:
         about = cache.describe(cls.recipe.name)

@@ -1,15 +1,13 @@
 """Data sets by name."""
 
 from feddecorr.core.registry import Registry
+from feddecorr.data.builtin import Digits, Synthetic
 from feddecorr.data.cifar import Cifar10, Cifar100
-from feddecorr.data.dataset import Data, Dataset, Images, Own, PixelSums
-from feddecorr.data.digits import Digits
+from feddecorr.data.dataset import Data, Dataset, Images, OnNodes, PixelSums, UserData
 from feddecorr.data.folder import Folder
 from feddecorr.data.hugging_face import HuggingFace
 from feddecorr.data.mnist import FashionMnist, Mnist
 from feddecorr.data.npz import Npz
-from feddecorr.data.on_nodes import OnNodes
-from feddecorr.data.synthetic import Synthetic
 from feddecorr.data.table_file import TableFile
 from feddecorr.data.tinyimagenet import TinyImageNet
 
@@ -46,9 +44,9 @@ __all__ = [
     "Mnist",
     "Npz",
     "OnNodes",
-    "Own",
     "PixelSums",
     "Synthetic",
     "TableFile",
     "TinyImageNet",
+    "UserData",
 ]

@@ -1,4 +1,4 @@
-"""The one folder in which data sets lie ready to be used, each as a file of verified pixels and labels."""
+"""The cache of data sets: one folder, with a file of verified pixels and labels for each."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PARTS = ("train", "test")
 
 
 def cache_folder() -> Path:
-    """Return `FEDDECORR_DATA`, or the place that the platform has for such things."""
+    """Return `FEDDECORR_DATA`, or the platform's folder for caches."""
     if named := os.environ.get("FEDDECORR_DATA"):
         return Path(named).expanduser().absolute()
     if sys.platform == "darwin":
@@ -34,8 +34,8 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "feddecorr"
 
 
-class About(Config):
-    """What is noted with a stored data set; `note` says in which way it is not the whole, official one."""
+class CacheEntry(Config):
+    """The metadata of a stored data set; `note` says how it differs from the whole, official one."""
 
     classes: tuple[str, ...]
     mean: tuple[float, ...]
@@ -47,9 +47,9 @@ class About(Config):
 
 @dataclass(frozen=True)
 class MappedImages(Images):
-    """Images in a file of the cache, mapped into memory: all processes of the machine see the same pages.
+    """Memory-mapped images of the cache: all processes of the machine share the same pages.
 
-    To another process they travel as the file's name.
+    They are pickled as the file's name.
     """
 
     file: Path
@@ -67,20 +67,20 @@ def map_images(file: Path, part: str, stamp: int | None = None) -> MappedImages:
     """Return one part of a stored data set; with a stamp, only if the file is still the same."""
     found = file.stat().st_mtime_ns
     if stamp is not None and stamp != found:
-        raise RunError(f"{file} was replaced while a run went on with it")
+        raise RunError(f"{file} was replaced during a run")
     tensors = load_tensors(file)
     return MappedImages(tensors[f"{part}.pixels"], tensors[f"{part}.labels"], file, part, found)
 
 
 def stored_file(name: str) -> Path:
-    """Return where the data set of that name lies, if it does."""
+    """Return the file of that data set, whether it exists or not."""
     return cache_folder() / f"{name}.safetensors"
 
 
 def store(name: str, dataset: Dataset, *, source: str, private: bool = False) -> Path:
-    """Write a data set to the cache, in one step; a private one is for nobody else to read."""
+    """Write a data set to the cache atomically; a private one is readable by its owner alone."""
     file = stored_file(name)
-    about = About(
+    about = CacheEntry(
         classes=dataset.classes,
         mean=dataset.mean,
         std=dataset.std,
@@ -88,33 +88,33 @@ def store(name: str, dataset: Dataset, *, source: str, private: bool = False) ->
         note=dataset.note,
         sha256=dataset.sha256,
     )
-    beside = file.with_name(f".{file.name}.{os.getpid()}")
+    temporary = file.with_name(f".{file.name}.{os.getpid()}")
     with _writing():
         file.parent.mkdir(parents=True, exist_ok=True)
         try:
-            beside.touch()
-            rights = beside.stat().st_mode
-            save_file(dict(_tensors(dataset)), beside, {"about": about.model_dump_json()})
-            beside.chmod(0o600 if private else rights)  # what is public may be shared
-            beside.replace(file)
+            temporary.touch()
+            mode = temporary.stat().st_mode
+            save_file(dict(_tensors(dataset)), temporary, {"about": about.model_dump_json()})
+            temporary.chmod(0o600 if private else mode)  # public data may be shared
+            temporary.replace(file)
         finally:
-            beside.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
     return file
 
 
-def describe(name: str) -> About | None:
-    """Return what is noted with a stored data set; None if it is not there."""
+def describe(name: str) -> CacheEntry | None:
+    """Return the metadata of a stored data set; None if it is not there."""
     file = stored_file(name)
     if not file.exists():
         return None
     try:
-        return About.model_validate_json(load_note(file)["about"])
+        return CacheEntry.model_validate_json(load_note(file)["about"])
     except (SafetensorError, OSError, KeyError, ValueError) as error:
-        raise UserError(f"{file} is damaged ({error}): 'feddecorr data get {name}' makes it anew") from error
+        raise UserError(f"{file} is damaged ({error}): 'feddecorr data get {name}' fetches it again") from error
 
 
-def is_whole(name: str, *, source: str) -> bool:
-    """Say whether a data set from that source lies in the cache and can be read."""
+def is_current(name: str, *, source: str) -> bool:
+    """Say whether the cache has a readable data set from that source."""
     try:
         about = describe(name)
     except UserError:
@@ -123,17 +123,17 @@ def is_whole(name: str, *, source: str) -> bool:
 
 
 def load(name: str) -> Dataset:
-    """Return a stored data set, or say how to get it."""
+    """Return a stored data set, or raise an error that says how to get it."""
     about = describe(name)
     if about is None:
-        raise UserError(f"{name} is not in {cache_folder()}: 'feddecorr data get {name}' puts it there")
+        raise UserError(f"{name} is not in {cache_folder()}: 'feddecorr data get {name}' fetches it")
     train, test = (map_images(stored_file(name), part) for part in PARTS)
     return Dataset(train, test, about.classes, about.mean, about.std, about.sha256, about.note)
 
 
 @contextmanager
 def locked(name: str) -> Iterator[Path]:
-    """Keep a second process from fetching the same data set; give a folder for what is fetched."""
+    """Lock a data set against a second fetch; return the folder for downloads."""
     folder = cache_folder() / "downloads" / name
     with _writing():
         folder.mkdir(parents=True, exist_ok=True)

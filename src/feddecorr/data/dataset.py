@@ -1,4 +1,4 @@
-"""Labelled images in memory, as every data set gives them and every client takes them."""
+"""Labelled images in memory, and the base classes of the data sets that load them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, PositiveInt, field_validator
 from torch import Tensor
 
@@ -18,7 +20,6 @@ from feddecorr.core.checks import shown
 from feddecorr.core.lists import read_list
 from feddecorr.core.randomness import frozen_stream
 from feddecorr.core.registry import Config
-from feddecorr.data.balanced import balanced_part
 from feddecorr.errors import UserError
 
 
@@ -26,18 +27,18 @@ from feddecorr.errors import UserError
 class Images:
     """`pixels` of shape (n, height, width, channels) in uint8, and `labels` of shape (n,) in int64.
 
-    Features that are no pixels are float32, of height and width 1, with a channel for each.
-    Channels come last in memory, so that a batch is channels-last without being moved.
+    Features of a table are float32 images of height and width 1, with a channel for each.
+    Channels come last in memory, so a batch is channels-last without a copy.
     """
 
     pixels: Tensor
     labels: Tensor
 
     def __len__(self) -> int:
-        return self.labels.shape[0]  # quicker than len(…), and asked for often
+        return self.labels.shape[0]  # faster than len(…), and called often
 
     def split(self, size: int) -> list[Images]:
-        """Cut into parts of that size and a last one."""
+        """Cut into parts of that size; the last may be smaller."""
         return list(map(Images, self.pixels.split(size), self.labels.split(size)))
 
     def share(self) -> None:
@@ -50,8 +51,8 @@ class Images:
 class Dataset:
     """Training and test images, with the mean and standard deviation of each channel (in pixel units).
 
-    The note says what a reader of results has to know about the data, such as that they are only a part.
-    `sha256` is the digest of all pixels and labels of the set, also where only some of them were taken.
+    `note` says what a reader of results has to know about the data, such as that they are incomplete.
+    `sha256` is the digest of all pixels and labels of the set, even where only a part of them is used.
     """
 
     train: Images
@@ -64,7 +65,7 @@ class Dataset:
 
     @classmethod
     def of(cls, train: Images, test: Images, classes: tuple[str, ...]) -> Dataset:
-        """Put a data set together; mean and standard deviation are those of the training images."""
+        """Return a data set with the mean and standard deviation of its training images."""
         mean, std = _constants(train.pixels)
         return cls(train, test, classes, mean, std, content_digest(train, test))
 
@@ -84,7 +85,7 @@ class Dataset:
 
 
 def _constants(pixels: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return mean and standard deviation of each channel: exact of pixels, in float64 of features."""
+    """Return mean and standard deviation of each channel: exact for pixels, in float64 for features."""
     if not pixels.is_floating_point():
         sums = PixelSums.of(pixels)
         return sums.mean, sums.std
@@ -104,7 +105,7 @@ def content_digest(train: Images, test: Images) -> str:
 
 @dataclass(frozen=True)
 class Standardize:
-    """Turns pixels into floats of mean 0 and spread 1, by constants for each channel (in pixel units)."""
+    """Turns pixels into floats of mean 0 and standard deviation 1, by constants for each channel (in pixel units)."""
 
     shape: tuple[int, int, int]
     mean: tuple[float, ...]
@@ -113,13 +114,13 @@ class Standardize:
     def __call__(self, pixels: Tensor) -> Tensor:
         """Turn (n, h, w, c) pixels into (n, c, h, w) floats, channels-last in memory."""
         factor, shift = self._whole_images
-        floats = pixels.to(factor.dtype, copy=True)  # a pass of its own: products of two types take twice as long
+        floats = pixels.to(factor.dtype, copy=True)  # a separate pass: products of two types take twice as long
         floats.mul_(factor.to(pixels.device)).add_(shift.to(pixels.device))
         return floats.permute(0, 3, 1, 2)
 
     @cached_property
     def _whole_images(self) -> tuple[Tensor, Tensor]:
-        """What standardizes, written out for every pixel: several times as fast to apply as three numbers."""
+        """Factor and shift of every pixel of an image: several times faster to apply than three numbers."""
         channels, height, width = self.shape
         factor = 1 / torch.tensor(self.std)
         shift = -torch.tensor(self.mean) * factor
@@ -129,9 +130,9 @@ class Standardize:
 
 @dataclass(frozen=True)
 class PixelSums:
-    """Exact sums over the pixels of each channel: parts add up to the whole, whoever holds them.
+    """Exact sums over the pixels of each channel: the sums of parts add up to those of the whole.
 
-    Sums that no pixels from 0 to 255 have are refused: constants that were made of them would be no numbers.
+    Sums that are impossible for pixels from 0 to 255 are refused: they could give constants that are not numbers.
     """
 
     count: int
@@ -142,8 +143,8 @@ class PixelSums:
         if self.count < 1 or len(self.sums) != len(self.squares):
             raise UserError(f"sums over {self.count} pixels of {len(self.sums)} and {len(self.squares)} channels")
         for total, squares in zip(self.sums, self.squares, strict=True):
-            possible = 0 <= total <= squares <= 255 * total <= 255**2 * self.count  # as of each pixel, and so of all
-            if not possible or total**2 > self.count * squares:  # Cauchy and Schwarz: no variance is negative
+            possible = 0 <= total <= squares <= 255 * total <= 255**2 * self.count  # true of each pixel, hence of sums
+            if not possible or total**2 > self.count * squares:  # Cauchy–Schwarz: no variance is negative
                 raise UserError(f"no {self.count} pixels have the sums {shown(total)} and {shown(squares)}")
 
     @classmethod
@@ -179,6 +180,24 @@ class PixelSums:
         return tuple(math.sqrt(variance) or 1.0 for variance in variances)
 
 
+def balanced_part(labels: NDArray[np.int64], count: int, stream: np.random.RandomState) -> NDArray[np.int64]:
+    """Return `count` sorted indices, as evenly from all classes as they allow.
+
+    A class with too few gives all it has, and the others give more. The remainder comes from classes drawn at
+    random, one each; up to that, a larger part from the same stream contains a smaller one.
+    """
+    members = [stream.permutation(np.flatnonzero(labels == label)) for label in np.unique(labels)]
+    sizes = np.array([len(indices) for indices in members])
+    quotas = np.zeros_like(sizes)
+    while (left := count - quotas.sum()) > 0:
+        unfinished = np.flatnonzero(quotas < sizes)
+        if left < len(unfinished):
+            quotas[stream.permutation(unfinished)[:left]] += 1
+        else:
+            quotas[unfinished] = np.minimum(sizes, quotas + left // len(unfinished))[unfinished]
+    return np.sort(np.concatenate([indices[:quota] for indices, quota in zip(members, quotas, strict=True)]))
+
+
 def split_off_test(labels: Tensor) -> Tensor:
     """Mark every fifth image of each class, for sets that come without test images."""
     chosen = torch.zeros(len(labels), dtype=torch.bool)
@@ -187,28 +206,32 @@ def split_off_test(labels: Tensor) -> Tensor:
     return chosen
 
 
-Change = Literal["crop", "flip", "autoaugment"]
+Augmentation = Literal["crop", "flip", "autoaugment"]
 
 
 class Data(Config):
     """A data set that can be loaded."""
 
     images: ClassVar[bool] = True
-    """Whether networks for images can learn it; tables of features are for `mlp`."""
+    """False for tables of features, on which only `mlp` can be trained."""
 
-    train: PositiveInt | None = Field(None, description="training images, drawn evenly from all classes; else all")
-    test: PositiveInt | None = Field(None, description="test images, drawn evenly from all classes; else all")
-    seed: int = Field(0, description="of the draw of train and test; the run's seed does not change it")
-    augment: Annotated[tuple[Change, ...], BeforeValidator(read_list)] = Field(
-        (), description="random changes of training images, in this order: none or any of crop,flip,autoaugment"
+    train: PositiveInt | None = Field(
+        None, description="number of training images, drawn evenly from all classes; by default all"
+    )
+    test: PositiveInt | None = Field(
+        None, description="number of test images, drawn evenly from all classes; by default all"
+    )
+    seed: int = Field(0, description="seed of the draw of train and test; the run's seed does not change it")
+    augment: Annotated[tuple[Augmentation, ...], BeforeValidator(read_list)] = Field(
+        (), description="augmentation of training images, in this order: none or any of crop,flip,autoaugment"
     )
 
     def read(self) -> Dataset:
-        """Return all images; no randomness but what the options name."""
+        """Return all images; any randomness comes from a seed in the options."""
         raise NotImplementedError
 
     def verify(self) -> tuple[Dataset, list[str]]:
-        """Return all images, and in which ways they are not what they should be."""
+        """Return all images, and what is wrong with them."""
         return self.read(), []
 
     def load(self) -> Dataset:
@@ -222,28 +245,28 @@ class Data(Config):
         )
 
     def pinned(self, sha256: str | None = None) -> Self:  # noqa: ARG002 - a public set is known by its name
-        """Return the same, told apart from any other images by their digest, where a name does not do that."""
+        """Return the same data set with its digest recorded, where its name alone does not identify the images."""
         return self
 
     def _check(self, dataset: Dataset) -> None:
-        """Refuse images other than those that were pinned."""
+        """Refuse images with another digest than the recorded one."""
 
     def _take(self, images: Images, count: int | None, name: str) -> Images:
         if count is None or count == len(images):
             return images
         if count > len(images):
-            raise UserError(f"data.{name}={count} is more than there is: at most {len(images)} for this data set")
+            raise UserError(f"data.{name}={count} is more than this data set has: at most {len(images)}")
         stream = frozen_stream(self.seed, f"part/{name}")
         chosen = torch.from_numpy(balanced_part(images.labels.numpy(), count, stream))
         return Images(images.pixels[chosen], images.labels[chosen])
 
 
-class Own(Data):
-    """Data of the user's own, at a path. A run keeps their digest, and is never gone on with on other data."""
+class UserData(Data):
+    """Your own data, at a path. A run records their digest, and never continues on other data."""
 
     argument: ClassVar[str | None] = "path"
 
-    path: Path = Field(description="where the data are")
+    path: Path = Field(description="path of the data")
     sha256: str = Field("", description="digest of all pixels and labels; filled in when a run begins")
 
     @field_validator("path")
@@ -252,7 +275,7 @@ class Own(Data):
         return path.expanduser().absolute()  # a run may be resumed from elsewhere
 
     def pinned(self, sha256: str | None = None) -> Self:
-        """Return the same with the digest; unless it is given, of what lies at the path now."""
+        """Return the same with the digest, by default that of the data at the path now."""
         return self if self.sha256 else self.model_copy(update={"sha256": sha256 or self.read().sha256})
 
     def _check(self, dataset: Dataset) -> None:
@@ -260,3 +283,14 @@ class Own(Data):
             raise UserError(
                 f"{self.path} has changed: its pixels and labels have sha256 {dataset.sha256}, no longer {self.sha256}"
             )
+
+
+class OnNodes(Data):
+    """The data of a deployed federation: each node has its own, and says where."""
+
+    def read(self) -> Dataset:
+        """Refuse: no data are here."""
+        raise UserError(
+            "data=nodes: the images are with the nodes of a federation, not here ('feddecorr flower app' makes one); "
+            "for a run on this machine choose other data ('feddecorr list data')"
+        )

@@ -18,8 +18,7 @@ from feddecorr.collapse.gathered import CHUNK, Batch
 from feddecorr.core.files import load_tensors, reading
 from feddecorr.core.limits import MEMBER, brief, check_classes, check_width
 from feddecorr.core.npz import read_npz
-from feddecorr.data.formats.csv_tables import LABELS, read_csv
-from feddecorr.data.formats.pandas_tables import read_table
+from feddecorr.data.formats.tables import LABELS, read_csv, read_table
 from feddecorr.errors import UserError
 from feddecorr.loss.decorrelation import as_batch
 
@@ -28,7 +27,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Features:
-    """What a file holds: an array, mapped and not in memory where its format allows that, and perhaps labels."""
+    """The content of a file: an array, memory-mapped where its format allows that, and labels if there are any."""
 
     path: Path
     array: Array
@@ -36,16 +35,16 @@ class Features:
 
     @property
     def step(self) -> int:
-        """Samples that are read together: large ones are few."""
+        """Samples that are read at once: the larger, the fewer."""
         return min(CHUNK, max(1, MEMBER // sample_size(self.array)))
 
     def batches(self, step: int) -> Iterator[Batch]:
-        """Yield the features part by part, so many samples each."""
+        """Yield the features in batches of `step` samples."""
         kind = _torch_kind(self.array.dtype)
         for start in range(0, len(self.array), step):
             part = np.array(self.array[start : start + step]).astype(
                 kind, copy=False
-            )  # torch takes no read-only memory
+            )  # torch does not accept read-only memory
             if not (fine := np.isfinite(part.reshape(len(part), -1)).all(axis=1)).all():
                 raise UserError(f"{self.path}: sample {start + int(np.argmin(fine)) + 1} holds NaN or infinity")
             labels = None if self.labels is None else self.labels[start : start + step]
@@ -65,7 +64,7 @@ def sample_size(array: Array) -> int:
 def diagnose_features(files: Sequence[tuple[Path, Path | None]]) -> Iterator[Diagnosis]:
     """Diagnose files of features, each with its labels or none.
 
-    All are compared with the first; sample by sample, if there are as many.
+    All are compared with the first; sample by sample, if the numbers of samples agree.
     """
     first: tuple[Features, Diagnosis] | None = None
     alike = len({path.name for path, _ in files}) < len(files)
@@ -83,12 +82,12 @@ def diagnose_features(files: Sequence[tuple[Path, Path | None]]) -> Iterator[Dia
 
 
 def read_features(path: Path, labels: Path | None = None) -> Features:
-    """Open a file of features, with labels from their own file or from beside the features.
+    """Open a file of features, with labels from a separate file or from the same one.
 
-    An npz or safetensors file holds one array, or one named `features` and perhaps one named `labels`.
+    An npz or safetensors file holds one array, or one named `features` and optionally one named `labels`.
     """
-    features, beside = _features(path)
-    found = beside if labels is None else _pick(_read(labels), "labels", labels)
+    features, included = _features(path)
+    found = included if labels is None else _pick(_read(labels), "labels", labels)
     numbers = None if found is None else _class_numbers(found, labels or path)
     if features.ndim < 2:
         raise UserError(f"{path}: features have the shape (samples, features), not {features.shape}")
@@ -162,7 +161,7 @@ def _to_numpy(tensor: Tensor) -> Array:
 
 
 def _read_parquet(path: Path) -> Mapping[str, Array]:
-    """Return `features`, and from a column `label`, or so, `labels`."""
+    """Return `features` and, from a column such as `label`, `labels`."""
     table = read_table(path)
     marked = [name for name in table.columns if str(name).strip().lower() in LABELS]
     if len(marked) > 1:

@@ -1,4 +1,4 @@
-"""Pictures of the user's own, in one folder per class."""
+"""Your own pictures, in one folder per class."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from pydantic import Field, PositiveInt
 from feddecorr.core.files import reading
 from feddecorr.core.limits import MEMBER, Allowance, check_classes
 from feddecorr.data import cache
-from feddecorr.data.dataset import Dataset, Images, Own, split_off_test
-from feddecorr.data.formats.picture_sets import allowance_of, decode_all
-from feddecorr.data.formats.pictures import SUFFIXES, is_grey
+from feddecorr.data.dataset import Dataset, Images, UserData, split_off_test
+from feddecorr.data.formats.pictures import SUFFIXES, allowance_of, decode_all, is_grey
 from feddecorr.errors import UserError
 
 TEST_NAMES = ("test", "val", "validation")
@@ -22,23 +21,25 @@ TEST_NAMES = ("test", "val", "validation")
 Labelled = list[tuple[Path, int]]
 
 
-class Folder(Own):
-    """Pictures of your own in one folder per class: data=folder:PATH.
+class Folder(UserData):
+    """Your own pictures in one folder per class: data=folder:PATH.
 
-    PATH holds the folders of the classes, or `train` and `test` (or `val`) that hold them. Without the latter,
+    PATH contains the folders of the classes, or `train` and `test` (or `val`) that contain them. Without those,
     every fifth picture of a class, in the order of names, is a test image. Decoded pixels are kept in the cache
     until a file changes.
     """
 
     path: Path = Field(description="the folder")
-    size: PositiveInt | None = Field(None, description="height and width to resize to; else all must be equal")
+    size: PositiveInt | None = Field(
+        None, description="height and width to resize to; by default all images must have the same size"
+    )
 
     def read(self) -> Dataset:
         """Return the pictures, grey if all of them are."""
         classes, train, test = self._find()
         name = f"folder-{digest_of([str(self.path), str(self.size)])[:16]}"
         state = digest_of([f"{path} {label} {stamp_of(path)}" for path, label in train + test])
-        if not cache.is_whole(name, source=state):
+        if not cache.is_current(name, source=state):
             grey = all(is_grey(str(path), read_picture(path)) for path, _ in train + test)
             allowance = allowance_of(sum(path.stat().st_size for path, _ in train + test))
             found = [self._decode(part, allowance, grey=grey) for part in (train, test)]
@@ -76,19 +77,19 @@ class Folder(Own):
 def read_picture(path: Path) -> bytes:
     """Return the content of a picture's file."""
     if not path.is_file():
-        raise UserError(f"{path} is no file")
+        raise UserError(f"{path} is not a file")
     if path.stat().st_size > MEMBER:
         raise UserError(f"{path}: refused, for it is larger than {MEMBER:,} bytes")
     return path.read_bytes()
 
 
 def digest_of(lines: Sequence[str]) -> str:
-    """Return what tells these lines from any others."""
+    """Return a digest of the lines."""
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
 def stamp_of(path: Path) -> str:
-    """Return what changes when the file does."""
+    """Return size and time of the last change of a file."""
     about = path.stat()
     return f"{about.st_size} {about.st_mtime_ns}"
 

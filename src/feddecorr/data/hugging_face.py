@@ -1,4 +1,4 @@
-"""Data sets of Hugging Face, from the disk: its files are read here, so that nothing is ever fetched or run."""
+"""Hugging Face data sets on disk: their files are read here, so nothing is ever fetched or run."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ from feddecorr.core.files import read_json, reading
 from feddecorr.core.limits import CLASSES, brief, check_classes, check_labels
 from feddecorr.core.strict_json import parse_json
 from feddecorr.data import cache
-from feddecorr.data.dataset import Dataset, Images, Own, split_off_test
+from feddecorr.data.dataset import Dataset, Images, UserData, split_off_test
 from feddecorr.data.folder import TEST_NAMES, digest_of, read_picture, stamp_of
-from feddecorr.data.formats.arrow import Tables
-from feddecorr.data.formats.picture_sets import allowance_of, decode_all
-from feddecorr.data.formats.pictures import is_grey
+from feddecorr.data.formats.arrow import ArrowReader
+from feddecorr.data.formats.pictures import allowance_of, decode_all, is_grey
 from feddecorr.errors import UserError, nearest
 
 SPLITS = {
@@ -28,29 +27,31 @@ SPLITS = {
     **dict.fromkeys(("test", "testing", "eval", "evaluation"), "test"),
     **dict.fromkeys(("validation", "valid", "val", "dev"), "validation"),
 }
-"""What a word in the name of a file says about the split that it belongs to."""
+"""The split of a file, by a word in its name."""
 
-PASSING = ("cache-", "tmp", ".")
-"""How the names of files begin that Hugging Face's library makes on its way."""
+TEMPORARY = ("cache-", "tmp", ".")
+"""Prefixes of temporary files of Hugging Face's library."""
 
 Files = Mapping[str, Sequence[Path]]
 """The files of each split."""
 
 
-class HuggingFace(Own):
-    """A data set of Hugging Face with images and labels, on this disk or in its cache: data=hf:PATH_OR_NAME.
+class HuggingFace(UserData):
+    """A Hugging Face data set with images and labels, on disk or in its cache: data=hf:PATH_OR_NAME.
 
-    A path is what `save_to_disk` wrote, or a folder of parquet or arrow files; anything else is the name of a data set
-    that `load_dataset` fetched before. Nothing is fetched here. Without a test split, every fifth image of a class is
-    a test image. Decoded pixels are kept in the cache.
+    A path leads to the output of `save_to_disk`, or to a folder of parquet or arrow files; anything else is the name of
+    a data set that `load_dataset` fetched before. Nothing is fetched here. Without a test split, every fifth image of a
+    class is a test image. Decoded pixels are kept in the cache.
     """
 
     argument: ClassVar[str | None] = "path"
 
-    path: Path = Field(description="where it lies, or its name")
+    path: Path = Field(description="its path, or its name")
     image: str | None = Field(None, description="the column of images; by default the one that holds images")
     label: str | None = Field(None, description="the column of labels; by default the one that holds classes")
-    size: PositiveInt | None = Field(None, description="height and width to resize to; else all must be equal")
+    size: PositiveInt | None = Field(
+        None, description="height and width to resize to; by default all images must have the same size"
+    )
 
     @field_validator("path")
     @classmethod
@@ -62,14 +63,14 @@ class HuggingFace(Own):
         files = self._find()
         name = f"hf-{digest_of([str(self.path), str(self.image), str(self.label), str(self.size)])[:16]}"
         state = digest_of([f"{split} {path} {stamp_of(path)}" for split in files for path in files[split]])
-        if not cache.is_whole(name, source=state):
-            with Tables() as tables:
+        if not cache.is_current(name, source=state):
+            with ArrowReader() as tables:
                 decoded = self._decode(files, tables)
             cache.store(name, decoded, source=state, private=True)
         return cache.load(name)
 
     def _find(self) -> dict[str, Sequence[Path]]:
-        """Return the files of the training split and perhaps of one for tests."""
+        """Return the files of the training split and, if there is one, of a test split."""
         found = _splits(self.path if self.path.exists() else _fetched(str(self.path)))
         if not found:
             raise UserError(f"{self.path}: there is no parquet or arrow file in it (pictures: data=folder:PATH)")
@@ -78,7 +79,7 @@ class HuggingFace(Own):
         test = next((name for name in TEST_NAMES if name in found), None)
         return {name: found[name] for name in ("train", test) if name is not None}
 
-    def _decode(self, files: Files, tables: Tables) -> Dataset:
+    def _decode(self, files: Files, tables: ArrowReader) -> Dataset:
         everything = [path for paths in files.values() for path in paths]
         features = _features(everything[0], tables)
         image = self._column(features, self.image, "Image", "images")
@@ -117,8 +118,8 @@ class HuggingFace(Own):
             raise UserError(f"{self.path}: {len(found)} columns hold {what}; name one by data.{option}: {there}")
         return found[0]
 
-    def _pictures(self, tables: Tables, paths: Iterable[Path], image: str) -> Iterator[tuple[str, bytes]]:
-        """Yield each picture with its place: its bytes, or those of a file below the data set's own folder."""
+    def _pictures(self, tables: ArrowReader, paths: Iterable[Path], image: str) -> Iterator[tuple[str, bytes]]:
+        """Yield each picture with its location: its bytes, or those of a file inside the data set's folder."""
         for path in paths:
             for row, (picture,) in enumerate(tables.rows(path, [image]), start=1):
                 where = f"{path}: row {row}"
@@ -151,7 +152,7 @@ def _splits(root: Path) -> Files:
     files = [
         path
         for path in sorted((*root.rglob("*.parquet"), *root.rglob("*.arrow")))
-        if path.is_file() and not path.name.startswith(PASSING)
+        if path.is_file() and not path.name.startswith(TEMPORARY)
     ]
     said = {path: _split_of(path.relative_to(root)) for path in files}
     if not any(said.values()):
@@ -164,7 +165,7 @@ def _splits(root: Path) -> Files:
 
 
 def _split_of(path: Path) -> str | None:
-    """Return which split a file belongs to by the last word in its name that says so."""
+    """Return a file's split, by the last word in its name that says so."""
     words = re.split(r"[^a-z]+", path.with_suffix("").as_posix().lower())
     return next((SPLITS[word] for word in reversed(words) if word in SPLITS), None)
 
@@ -176,7 +177,7 @@ def _saved(folder: Path) -> list[Path]:
     with reading(file):
         found = [folder / _plain(entry["filename"]) for entry in stored["_data_files"]]
         if stored.get("_indices_data_files"):
-            raise UserError("it leaves rows out: save it anew with 'save_to_disk'")
+            raise UserError("it leaves rows out: save it again with 'save_to_disk'")
     for path in found:
         if not path.is_file():
             raise UserError(f"there is no file {path}, which {file} names")
@@ -185,12 +186,12 @@ def _saved(folder: Path) -> list[Path]:
 
 def _plain(name: object) -> str:
     if not isinstance(name, str) or name in ("", ".", "..") or "/" in name or "\\" in name or "\0" in name:
-        raise UserError(f"'{brief(name)}' is no name of a file beside it")
+        raise UserError(f"'{brief(name)}' is not the name of a file next to it")
     return name
 
 
 def _fetched(name: str) -> Path:
-    """Return where Hugging Face's library keeps a data set of that name; it writes names without capitals."""
+    """Return the folder in which Hugging Face's library caches a data set; it lower-cases names."""
     home = Path(os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "huggingface")
     root = Path(os.environ.get("HF_DATASETS_CACHE") or home / "datasets").expanduser()
 
@@ -200,14 +201,14 @@ def _fetched(name: str) -> Path:
     folders = [folder for folder in root.iterdir() if plain(folder.name) == plain(name)] if root.is_dir() else []
     kept = sorted({file.parent for folder in folders for file in folder.rglob("*.arrow")})
     if not kept:
-        raise UserError(f"{name} is no data set that is there: not a folder, and not in {root} (load_dataset fetches)")
+        raise UserError(f"there is no data set {name}: neither a folder, nor in {root} (load_dataset fetches it)")
     if len(kept) > 1:
-        raise UserError(f"{name} is there more than once; name the folder of one: {', '.join(map(str, kept))}")
+        raise UserError(f"there are several data sets {name}; give the folder of one: {', '.join(map(str, kept))}")
     return kept[0]
 
 
-def _features(path: Path, tables: Tables) -> dict[str, dict[str, Any]]:
-    """Return what Hugging Face's library has noted of each column; of others, which hold pictures."""
+def _features(path: Path, tables: ArrowReader) -> dict[str, dict[str, Any]]:
+    """Return the metadata of each column by Hugging Face's library or, without any, whether it holds pictures."""
     columns, note = tables.columns(path)
     noted: Any = {}
     with reading(path):
@@ -219,18 +220,18 @@ def _features(path: Path, tables: Tables) -> dict[str, dict[str, Any]]:
             known = noted.get(name)
             found[name] = known if isinstance(known, dict) else guess
             if not isinstance(found[name].get("names") or [], list):
-                raise UserError(f"the names of the classes of '{brief(name)}' are no list")
+                raise UserError(f"the names of the classes of '{brief(name)}' are not a list")
     return found
 
 
-def _labels(tables: Tables, paths: Iterable[Path], label: str, classes: int) -> list[int]:
+def _labels(tables: ArrowReader, paths: Iterable[Path], label: str, classes: int) -> list[int]:
     """Return the labels of all rows, each the number of a class."""
     found: list[int] = []
     for path in paths:
         values = [value for (value,) in tables.rows(path, [label])]
         for row, value in enumerate(values, start=1):
             if type(value) not in (int, bool):
-                said = "missing" if value is None else f"{brief(value)}, and no whole number"
+                said = "missing" if value is None else f"{brief(value)}, not a whole number"
                 raise UserError(f"{path}: row {row}: the label is {said}")
         with reading(path):
             check_labels(np.array(values, object), classes=classes)

@@ -1,21 +1,19 @@
-"""MNIST and Fashion-MNIST, in the idx files that both come in."""
+"""MNIST and Fashion-MNIST, and the idx format of their files: bytes after a header with their shape."""
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from feddecorr.data.dataset import Dataset, Images
-from feddecorr.data.fetch.download import Remote
-from feddecorr.data.fetch.recipe import Recipe, compare
-from feddecorr.data.fetch.sources import Debian, Home, Npm
-from feddecorr.data.formats.idx import read_idx, write_idx
-from feddecorr.data.formats.layouts import Layout, Layouts
-from feddecorr.data.public import Stored
+from feddecorr.data.download import Debian, Home, Npm, Remote
+from feddecorr.data.public import FileLayout, FileLayouts, PublicData, Recipe, compare_digests
 from feddecorr.errors import UserError
 
 FILES = (
@@ -24,8 +22,30 @@ FILES = (
 )
 NAMES = tuple(name for pair in FILES for name in pair)
 
+BYTES = 0x08
+"""The idx code of unsigned bytes, the only type that is read."""
 
-def _layouts(classes: tuple[str, ...]) -> Layouts:
+
+def read_idx(name: str, content: bytes, dimensions: int) -> NDArray[np.uint8]:
+    """Read an idx file: two zero bytes, the type, the number of dimensions, each of them, then the values."""
+    start = 4 + 4 * dimensions
+    if content[:4] != bytes([0, 0, BYTES, dimensions]) or len(content) < start:
+        expected = bytes([0, 0, BYTES, dimensions]).hex()
+        raise UserError(f"{name}: begins with {content[:4].hex() or 'nothing'}, expected {expected} (idx of bytes)")
+    shape = struct.unpack(f">{dimensions}I", content[4:start])
+    values = np.frombuffer(content, dtype=np.uint8, offset=start)
+    if values.size != np.prod(shape, dtype=object):
+        size = start + int(np.prod(shape, dtype=object))
+        raise UserError(f"{name}: {len(content):,} bytes, expected {size:,} for the shape {shape}: cut off?")
+    return values.reshape(shape)
+
+
+def write_idx(values: NDArray[np.uint8]) -> bytes:
+    """Return the idx file of an array of bytes."""
+    return bytes([0, 0, BYTES, values.ndim]) + struct.pack(f">{values.ndim}I", *values.shape) + values.tobytes()
+
+
+def _layouts(classes: tuple[str, ...]) -> FileLayouts:
     def half(files: Mapping[str, bytes], images: str, labels: str) -> Images:
         pixels, values = read_idx(images, files[images], 3), read_idx(labels, files[labels], 1)
         if len(pixels) != len(values) or not len(values):
@@ -38,7 +58,7 @@ def _layouts(classes: tuple[str, ...]) -> Layouts:
         train, test = (half(files, *pair) for pair in FILES)
         return Dataset.of(train, test, classes)
 
-    return Layouts(Layout("idx files", NAMES, read))
+    return FileLayouts(FileLayout("idx files", NAMES, read))
 
 
 def _official(dataset: Dataset) -> Iterator[tuple[str, bytes]]:
@@ -76,7 +96,7 @@ FASHION_DIGESTS = {
 }
 
 
-class Mnist(Stored):
+class Mnist(PublicData):
     """70 000 handwritten digits of 28×28 pixels (MNIST).
 
     Source: Y. LeCun, L. Bottou, Y. Bengio, P. Haffner, "Gradient-based learning applied to document
@@ -104,11 +124,11 @@ class Mnist(Stored):
         ),
         wanted=MNIST_LAYOUTS.wanted,
         parse=MNIST_LAYOUTS.parse,
-        check=lambda dataset: compare(_official(dataset), MNIST_DIGESTS),
+        check=lambda dataset: compare_digests(_official(dataset), MNIST_DIGESTS),
     )
 
 
-class FashionMnist(Stored):
+class FashionMnist(PublicData):
     """70 000 pictures of clothes of 28×28 pixels in ten classes (Fashion-MNIST).
 
     Source: H. Xiao, K. Rasul, R. Vollgraf, "Fashion-MNIST: a novel image dataset for benchmarking machine
@@ -136,5 +156,5 @@ class FashionMnist(Stored):
         ),
         wanted=FASHION_LAYOUTS.wanted,
         parse=FASHION_LAYOUTS.parse,
-        check=lambda dataset: compare(_official(dataset), FASHION_DIGESTS),
+        check=lambda dataset: compare_digests(_official(dataset), FASHION_DIGESTS),
     )

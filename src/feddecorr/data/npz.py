@@ -1,4 +1,4 @@
-"""Arrays of the user's own, in one npz file."""
+"""Your own arrays, in one npz file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pydantic import Field
 from feddecorr.core.files import reading
 from feddecorr.core.limits import check_classes, check_labels
 from feddecorr.core.npz import read_npz
-from feddecorr.data.dataset import Dataset, Images, Own, split_off_test
+from feddecorr.data.dataset import Dataset, Images, UserData, split_off_test
 from feddecorr.errors import UserError
 
 NAMES = (
@@ -22,18 +22,18 @@ NAMES = (
     ("x", "y", "", ""),
     ("pixels", "labels", "", ""),
 )
-"""Names under which arrays are looked for; without test images, every fifth of each class becomes one."""
+"""Possible names of the arrays; without test images, every fifth of each class becomes one."""
 
 Arrays = dict[str, NDArray[Any]]
 
 
-class Npz(Own):
-    """Arrays of your own in an npz file: data=npz:PATH.
+class Npz(UserData):
+    """Your own arrays in an npz file: data=npz:PATH.
 
     `x_train`, `y_train`, `x_test`, `y_test` (or `train_images`, `train_labels`, `test_images`, `test_labels`):
     pixels in uint8 of shape (n, height, width) or (n, height, width, channels), labels as whole numbers from 0.
     With only `x` and `y` (or `pixels` and `labels`), every fifth image of a class is a test image. `classes` may
-    hold the names of the classes.
+    contain the names of the classes.
     """
 
     path: Path = Field(description="the file")

@@ -1,4 +1,4 @@
-"""Features of the user's own, in a table."""
+"""Your own features, in a table."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pydantic import Field, field_validator
 
 from feddecorr.core.files import reading
 from feddecorr.core.limits import brief, check_classes
-from feddecorr.data.dataset import Change, Dataset, Images, Own, split_off_test
-from feddecorr.data.formats.pandas_tables import read_table
+from feddecorr.data.dataset import Augmentation, Dataset, Images, UserData, split_off_test
+from feddecorr.data.formats.tables import read_table
 from feddecorr.errors import UserError, nearest
 
 if TYPE_CHECKING:
@@ -22,27 +22,27 @@ if TYPE_CHECKING:
 LABELS = ("label", "class", "target", "y")
 
 
-class TableFile(Own):
-    """Features of your own in a csv or parquet file: data=table:PATH model=mlp.
+class TableFile(UserData):
+    """Your own features in a csv or parquet file: data=table:PATH model=mlp.
 
-    A row is an example. One column holds the labels, numbers or words; all others are features and hold numbers. Each
-    feature is standardized by its own mean and deviation over the training examples. With `split`, that column says
-    'train' or 'test' of each row; without, every fifth row of a class is a test example.
+    A row is an example. One column holds the labels, numbers or strings; all others are features and hold numbers. Each
+    feature is standardized by its mean and standard deviation over the training examples. The column `split` says
+    'train' or 'test' for each row; without it, every fifth row of a class is a test example.
     """
 
     images: ClassVar[bool] = False
 
     path: Path = Field(description="the file")
     label: str | None = Field(
-        None, description=f"the column of labels; by default the first that there is of {', '.join(LABELS)}"
+        None, description=f"the column of labels; by default the first of {', '.join(LABELS)} that exists"
     )
-    split: str | None = Field(None, description="the column that says 'train' or 'test'; by default there is none")
+    split: str | None = Field(None, description="the column that says 'train' or 'test'; by default none")
 
     @field_validator("augment")
     @classmethod
-    def _leave_alone(cls, augment: tuple[Change, ...]) -> tuple[Change, ...]:
+    def _refuse(cls, augment: tuple[Augmentation, ...]) -> tuple[Augmentation, ...]:
         if augment:
-            raise ValueError("augmentation changes images: a table of features has none")
+            raise ValueError("augmentation is for images, not for a table of features")
         return augment
 
     def read(self) -> Dataset:
@@ -85,7 +85,7 @@ class TableFile(Own):
         for name, kind in zip(table.columns, table.dtypes, strict=True):
             if kind.kind not in "biuf":
                 raise UserError(f"{self.path}: the column '{brief(name)}' holds {kind}, not numbers")
-        with np.errstate(over="ignore"):  # what is too large is refused below
+        with np.errstate(over="ignore"):  # too large numbers are refused below
             values: NDArray[np.float32] = table.to_numpy(dtype=np.float32, copy=True)
         if not np.isfinite(values).all():
             row, column = np.argwhere(~np.isfinite(values))[0]

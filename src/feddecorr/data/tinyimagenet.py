@@ -1,4 +1,4 @@
-"""TinyImageNet, as it comes: a folder of JPEG files, with the labels of the validation images in a text file."""
+"""TinyImageNet: a folder of JPEG files, with the labels of the validation images in a text file."""
 
 from __future__ import annotations
 
@@ -13,11 +13,9 @@ import torch
 
 from feddecorr.core.limits import brief, check_classes
 from feddecorr.data.dataset import Dataset, Images
-from feddecorr.data.fetch.download import Remote
-from feddecorr.data.fetch.recipe import Recipe
-from feddecorr.data.fetch.sources import Home
+from feddecorr.data.download import Home, Remote
 from feddecorr.data.formats.pictures import decode
-from feddecorr.data.public import Stored
+from feddecorr.data.public import PublicData, Recipe
 from feddecorr.errors import UserError
 
 SIDE = 64
@@ -34,7 +32,7 @@ def wanted(path: str) -> bool:
 def parse(files: Mapping[str, bytes]) -> Dataset:
     """Read the labelled images; the 50 validation images of each class are the test images.
 
-    Classes are numbered in the order of their WordNet numbers, as a folder of classes would be.
+    Classes are numbered in the order of their WordNet ids, as in a folder of classes.
     """
     texts = {PurePosixPath(path).name: path for path in files if PurePosixPath(path).name in TEXTS}
     for name in ("wnids.txt", "val_annotations.txt"):
@@ -53,7 +51,7 @@ def _text(name: str, content: bytes) -> str:
     try:
         return content.decode()
     except UnicodeDecodeError as error:
-        raise UserError(f"{name}: no text in UTF-8: {error.reason} at byte {error.start:,}") from error
+        raise UserError(f"{name}: not text in UTF-8: {error.reason} at byte {error.start:,}") from error
 
 
 def _training(files: Iterable[str], numbers: Mapping[str, int]) -> list[tuple[str, int]]:
@@ -97,7 +95,7 @@ def _read(images: list[tuple[str, int]], files: Mapping[str, bytes]) -> Images:
 
 
 def _names(wnids: list[str], words: str) -> tuple[str, ...]:
-    """Return the first word for each class, or its number where that is not unique."""
+    """Return the first word for each class, with its WordNet id where that is not unique."""
     known = dict(line.split("\t", 1) for line in words.splitlines() if "\t" in line)
     first = [known.get(wnid, wnid).split(",")[0] for wnid in wnids]
     count = Counter(first)
@@ -112,7 +110,7 @@ def check(dataset: Dataset) -> Iterator[str]:
             yield f"{len(counts)} classes of {counts.min()} to {counts.max()} {name} images, expected 200 of {expected}"
 
 
-class TinyImageNet(Stored):
+class TinyImageNet(PublicData):
     """110 000 colour photographs of 64×64 pixels in 200 classes (TinyImageNet).
 
     Source: cut down from ImageNet for Stanford's course CS231n; use is under ImageNet's terms.

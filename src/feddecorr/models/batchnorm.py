@@ -1,6 +1,6 @@
-"""BatchNorm's running statistics: left as they are in training, or forgotten for those of each batch.
+"""BatchNorm's running statistics: freeze them in training, or use those of each batch in their place.
 
-All of it is about modules that keep such statistics, whatever their class.
+This applies to every module with running statistics, whatever its class.
 """
 
 from __future__ import annotations
@@ -10,24 +10,24 @@ from torch import Tensor, nn
 from feddecorr.errors import UserError
 
 
-def fix_statistics(model: nn.Module) -> None:
-    """Let the network normalize by its running statistics and leave them as they are, until its mode is set anew."""
+def freeze_statistics(model: nn.Module) -> None:
+    """Normalize by the running statistics and keep them unchanged, until the next `train()` or `eval()`."""
     for module in _with_statistics(model):
         module.eval()
 
 
-def forget_statistics(model: nn.Module, images: int, batch: int) -> None:
-    """Let the network normalize each batch by the batch's own statistics from now on, in evaluation, too.
+def use_batch_statistics(model: nn.Module, images: int, batch: int) -> None:
+    """Normalize each batch by its own statistics from now on, even in evaluation.
 
-    Refused where the network keeps no statistics anyway, and where so many images in such batches leave one alone,
-    which has no statistics of its own.
+    Raises an error if the network has no running statistics, or if a batch would hold a single image, which has no
+    statistics of its own.
     """
     modules = _with_statistics(model)
     if not modules:
-        raise UserError("the model keeps no BatchNorm statistics: there is nothing that a batch's own could replace")
+        raise UserError("the model keeps no BatchNorm statistics: there is nothing to replace by those of a batch")
     if 1 in (batch, images % batch):
         raise UserError(
-            f"{images} images in batches of {batch} (evaluation.batch) leave one alone: it has no statistics of its own"
+            f"{images} images in batches of {batch} (evaluation.batch) leave a batch of one, which has no statistics"
         )
     for module in modules:
         for name in ("running_mean", "running_var", "num_batches_tracked"):

@@ -7,12 +7,11 @@ from itertools import pairwise
 from pydantic import Field, PositiveInt
 from torch import nn
 
-from feddecorr.models.model import Shape
-from feddecorr.models.normalized import Normalized, pool
+from feddecorr.models.model import ConvolutionalModel, Shape, pool
 
 
-class ConvNet(Normalized):
-    """Strided 3×3 convolutions with BatchNorm and ReLU, averaged over the image; small and quick."""
+class ConvNet(ConvolutionalModel):
+    """Strided 3×3 convolutions with BatchNorm and ReLU, averaged over the image; small and fast."""
 
     widths: tuple[PositiveInt, ...] = Field(
         (32, 64, 128, 512), min_length=1, description="channels of each convolution; the last is d"

@@ -1,4 +1,4 @@
-"""Networks of the user's own."""
+"""Networks from your own code."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from feddecorr.models.model import Model, Shape
 
 
 class Custom(Model):
-    """A network of your own: model=package.module:build, a function or class that returns an nn.Module.
+    """Your own network: model=package.module:build, a function or class that returns an nn.Module.
 
-    It is called with those of `classes` (or `num_classes`), `channels` (or `in_channels`) and `shape` (channels,
-    height and width) that it has parameters for, and with the options. The representation is the input of the
-    last linear layer that the module registers, or of the named layer.
+    It is called with whichever of `classes` (or `num_classes`), `channels` (or `in_channels`) and `shape` (channels,
+    height and width) it has parameters for, and with the options. The representation is the input of the last linear
+    layer that the module registers, or of the named layer.
     """
 
-    source: str = Field(description="package.module:name of what builds the network")
-    options: dict[str, Any] = Field({}, description="further arguments for it, by name")
+    source: str = Field(description="package.module:name of the function or class that builds the network")
+    options: dict[str, Any] = Field({}, description="its further arguments, by name")
     layer: str | None = Field(
         None, coerce_numbers_to_str=True, description="name of the classifier; by default the last linear layer"
     )
@@ -33,13 +33,13 @@ class Custom(Model):
     @field_validator("source")
     @classmethod
     def _open(cls, source: str, info: ValidationInfo) -> str:
-        """Import it here, where it is known who named it."""
+        """Import it now, while its origin is known: code that only a file names is not trusted."""
         if info.context is not None and not info.context.closed:
             import_named(source, info.context)
         return source
 
     def build(self, shape: Shape, classes: int) -> nn.Module:
-        """Call what the user named, and make sure that the network fits the data."""
+        """Build the network, and make sure that it fits the data."""
         model = self._call(shape, classes)
         if not isinstance(model, nn.Module):
             raise UserError(f"'{self.source}' returned {type(model).__name__}, not an nn.Module")
@@ -70,7 +70,7 @@ class Custom(Model):
             ) from error
 
     def _try(self, model: nn.Module, shape: Shape, classes: int) -> None:
-        """Let two blank images through, which also gives lazy layers their shapes."""
+        """Run two blank images through it, which also gives lazy layers their shapes."""
         model.eval()
         with torch.no_grad(), capture_representations(model) as seen:
             try:
@@ -85,12 +85,12 @@ class Custom(Model):
         model.train()
 
     def _change_head(self, model: nn.Module, classes: int) -> None:
-        """Put the head that is asked for where the classifier was."""
+        """Replace the classifier by the head that the options ask for."""
         old = find_classifier(model)
         name = next(name for name, module in model.named_modules() if module is old)
         if not isinstance(old, nn.Linear) or not name:
-            raise UserError(f"another head takes the place of a linear layer inside of the network, not of {old}")
+            raise UserError(f"another head replaces a linear layer inside the network, not {old}")
         parent, _, leaf = name.rpartition(".")
-        layers = self.layers_after(old.in_features, classes)
+        layers = self.head_layers(old.in_features, classes)
         setattr(model.get_submodule(parent), leaf, nn.Sequential(OrderedDict(layers)))
         model.representation_layer = f"{name}.classifier"  # type: ignore[assignment]  # modules take any attribute

@@ -1,7 +1,7 @@
-"""Heads: how a network comes from its vectors to logits.
+"""Heads: the layers from a network's vectors to logits.
 
-Each ends in a linear layer called the classifier, and the representation is what that layer takes in. Heads that
-normalize do so inside of the classifier: so ranks, spectra and regularizers see the same of all of them.
+Each head ends in a linear layer, the classifier, whose input is the representation. Heads that normalize do so inside
+the classifier, so ranks, spectra and regularizers see the same thing with every head.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ TEMPERATURE = 0.1
 TEMPERED: tuple[Head, ...] = ("normalized", "etf")
 """The heads whose logits are divided by a temperature."""
 
-SHORTEST = 1e-6
+MIN_NORM = 1e-6
 """Vectors shorter than this are not stretched to length 1: it bounds the gradient."""
 
 
@@ -37,7 +37,7 @@ class NormalizedLinear(nn.Linear):
         return linear(_unit(z), self.weight) / self.temperature
 
     def extra_repr(self) -> str:
-        """Return what `print` shows between the brackets."""
+        """Return the arguments that `print` shows."""
         return f"{super().extra_repr()}, temperature={self.temperature}"
 
 
@@ -70,7 +70,7 @@ def simplex(width: int, classes: int) -> Tensor:
     """Return a simplex equiangular tight frame of shape (classes, width), turned at random.
 
     Its rows have length 1, sum to zero, and any two of them have the cosine −1/(classes − 1): no vectors can be
-    further apart.
+    farther apart.
     """
     if not 2 <= classes <= width + 1:
         raise UserError(
@@ -78,7 +78,7 @@ def simplex(width: int, classes: int) -> Tensor:
             "model.projection=WIDTH changes the dimensions"
         )
     corner = torch.cat([torch.ones(classes, 1), torch.eye(classes, classes - 1)], dim=1).double()
-    flat = torch.linalg.qr(corner).Q[:, 1:]  # an orthonormal basis of all that sums to zero
+    flat = torch.linalg.qr(corner).Q[:, 1:]  # an orthonormal basis of the vectors that sum to zero
     turn = torch.linalg.qr(torch.randn(width, classes - 1).double()).Q
     vertices: Tensor = flat @ turn.T * (classes / (classes - 1)) ** 0.5
     return vertices.float()
@@ -95,11 +95,11 @@ CLASSIFIERS: dict[Head, Callable[[int, int, float], nn.Linear]] = {
 def build_head(
     width: int, classes: int, *, head: Head, projection: int | None, temperature: float
 ) -> dict[str, nn.Module]:
-    """Return the layers after vectors of that width, by name: perhaps a projection, and the classifier.
+    """Return the layers after vectors of that width, by name: a projection if there is one, and the classifier.
 
     The projection head is that of MOON (Li, He and Song, 2021): two linear layers with ReLU between. Without one,
-    a simplex gets a linear layer before it, as in FedETF: its vertices have negative numbers, which features after
-    ReLU have not.
+    a simplex is preceded by a linear layer, as in FedETF: its vertices have negative coordinates, and features after
+    ReLU have none.
     """
     layers: dict[str, nn.Module] = {}
     if projection is not None:
@@ -111,9 +111,9 @@ def build_head(
 
 
 def _wide(z: Tensor) -> Tensor:
-    """Return float32 at least: lengths lose too much in half precision."""
+    """Return at least float32: norms lose too much in half precision."""
     return z.to(torch.promote_types(z.dtype, torch.float32))
 
 
 def _unit(z: Tensor) -> Tensor:
-    return normalize(_wide(z), dim=-1, eps=SHORTEST)
+    return normalize(_wide(z), dim=-1, eps=MIN_NORM)

@@ -12,7 +12,7 @@ SIZE = 32
 class LeNet(Model):
     """LeNet-5 (LeCun et al., 1998) with ReLU and max-pooling; d = 84, no BatchNorm.
 
-    Images smaller than 32×32 get a margin of zeros, as LeCun et al. gave their 28×28 digits.
+    Images smaller than 32×32 are padded with zeros, as LeCun et al. did with their 28×28 digits.
     """
 
     def features(self, shape: Shape) -> tuple[nn.Module, int]:

@@ -20,14 +20,14 @@ NORMS: dict[str, Callable[[int], list[nn.Module]]] = {
 
 
 class MLP(Model):
-    """Fully connected layers with ReLU; fast, by itself without normalization. Of none, it is logistic regression."""
+    """Fully connected layers with ReLU; fast. With no hidden layers it is logistic regression."""
 
     widths: tuple[PositiveInt, ...] = Field(
-        (256, 256), description="hidden widths; the last is d; of [], the classifier takes the pixels"
+        (256, 256), description="hidden widths, of which the last is d; with [], the pixels are the classifier's input"
     )
     norm: Literal["none", "batch", "layer"] = Field("none", description="normalization before each ReLU")
     final_relu: bool = Field(
-        True, description="ReLU after the last hidden layer, too: else the representation is linear"
+        True, description="ReLU after the last hidden layer, too; false leaves the representation linear"
     )
 
     def features(self, shape: Shape) -> tuple[nn.Module, int]:

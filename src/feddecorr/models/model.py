@@ -1,40 +1,44 @@
-"""What every kind of network offers."""
+"""The base classes of the networks."""
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self
 
 from pydantic import Field, PositiveFloat, PositiveInt, field_validator, model_validator
-from torch import nn
+from torch import Tensor, nn
 
 from feddecorr.core.registry import Config
 from feddecorr.models.heads import TEMPERATURE, TEMPERED, Head, build_head
-from feddecorr.models.weights import fill, read_weights, weights_digest
+from feddecorr.models.weights import load_weights, read_weights, weights_digest
 
 Shape = tuple[int, int, int]
 """Channels, height and width of an image."""
+
+CHANNEL_MULTIPLE = 8
+"""Scaled networks have a multiple of this number of channels in every layer."""
 
 
 class Model(Config):
     """A network that maps images to logits through a final linear classifier.
 
-    The classifier's input is the representation; nothing else is asked of the module that `build` returns.
+    The classifier's input is the representation; the module that `build` returns has no other obligation.
     """
 
     projection: PositiveInt | None = Field(
         None, description="width of MOON's projection head before the classifier; by default none"
     )
     head: Head = Field(
-        "linear", description="the classifier: linear, also after normalization of what it takes in, or a fixed simplex"
+        "linear", description="the classifier: linear, linear after normalizing its input, or a fixed simplex"
     )
     temperature: PositiveFloat | None = Field(
-        None, description=f"by which logits of the heads {' and '.join(TEMPERED)} are divided; there {TEMPERATURE}"
+        None, description=f"divides the logits of the heads {' and '.join(TEMPERED)}; by default {TEMPERATURE}"
     )
 
     weights: Path | None = Field(
-        None, description="file of the first weights, all of them (safetensors or torch.save); by default drawn"
+        None, description="file with all initial weights (safetensors or torch.save); by default drawn at random"
     )
     sha256: str = Field("", description="digest of these weights; filled in when a run begins")
 
@@ -50,17 +54,17 @@ class Model(Config):
         return self
 
     def build(self, shape: Shape, classes: int) -> nn.Module:
-        """Return a fresh network for images of (channels, height, width), initialised at random."""
+        """Return a new network for images of (channels, height, width), initialised at random."""
         features, width = self.features(shape)
-        return nn.Sequential(OrderedDict(features=features, **self.layers_after(width, classes)))
+        return nn.Sequential(OrderedDict(features=features, **self.head_layers(width, classes)))
 
-    def begin(self, network: nn.Module) -> None:
-        """Give the network its first weights, if they come from a file; they are the server's alone to give."""
+    def load_initial_weights(self, network: nn.Module) -> None:
+        """Load the file of initial weights, if there is one. Only the server does this."""
         if self.weights is not None:
-            fill(network, self.weights, sha256=self.sha256)
+            load_weights(network, self.weights, sha256=self.sha256)
 
     def pinned(self) -> Self:
-        """Return the same with the digest of what lies in the file of weights now."""
+        """Return the same model with the digest of the weights in the file."""
         if self.weights is None or self.sha256:
             return self
         return self.model_copy(update={"sha256": weights_digest(read_weights(self.weights))})
@@ -69,7 +73,58 @@ class Model(Config):
         """Return the layers from images to vectors, and the vectors' width d."""
         raise NotImplementedError
 
-    def layers_after(self, width: int, classes: int) -> dict[str, nn.Module]:
-        """Return the head for vectors of that width, by the names of its layers."""
+    def head_layers(self, width: int, classes: int) -> dict[str, nn.Module]:
+        """Return the layers, by name, from vectors of that width to logits."""
         temperature = self.temperature or TEMPERATURE
         return build_head(width, classes, head=self.head, projection=self.projection, temperature=temperature)
+
+
+class ConvolutionalModel(Model):
+    """A network in which BatchNorm or GroupNorm follows each convolution."""
+
+    norm: Literal["batch", "group"] = Field("batch", description="BatchNorm or GroupNorm (no running statistics)")
+    groups: PositiveInt = Field(8, description="groups of GroupNorm; fewer where they don't divide the channels")
+
+    def convolution(self, before: int, after: int, size: int = 3, *, stride: int = 1, groups: int = 1) -> nn.Sequential:
+        """Return a convolution that keeps height and width (up to the stride), and its normalization."""
+        return nn.Sequential(
+            nn.Conv2d(before, after, size, stride=stride, padding=size // 2, groups=groups, bias=False),
+            self._norm(after),
+        )
+
+    def _norm(self, channels: int) -> nn.Module:
+        if self.norm == "batch":
+            return nn.BatchNorm2d(channels)
+        return nn.GroupNorm(math.gcd(self.groups, channels), channels)
+
+
+class ScalableModel(ConvolutionalModel):
+    """A published network with options that make it thinner and its feature maps coarser, to save time."""
+
+    width: PositiveFloat = Field(1.0, description="factor of every layer's channels, rounded to multiples of 8")
+    stem: Literal[1, 2] = Field(1, description="stride of the first convolution; 2 quarters the work of all layers")
+
+    def channels(self, published: int) -> int:
+        """Scale to the nearest multiple of 8 that is at most a tenth too small (Sandler et al., 2018)."""
+        exact = self.width * published
+        nearest = max(CHANNEL_MULTIPLE, int(exact + CHANNEL_MULTIPLE / 2) // CHANNEL_MULTIPLE * CHANNEL_MULTIPLE)
+        return nearest + CHANNEL_MULTIPLE if nearest < 0.9 * exact else nearest
+
+
+class Residual(nn.Module):
+    """The sum of a path and a shortcut around it."""
+
+    def __init__(self, path: nn.Module, shortcut: nn.Module) -> None:
+        super().__init__()
+        self.path = path
+        self.shortcut = shortcut
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Add the two."""
+        total: Tensor = self.path(x) + self.shortcut(x)
+        return total
+
+
+def pool() -> nn.Sequential:
+    """Return the mean over height and width, whatever they are."""
+    return nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())

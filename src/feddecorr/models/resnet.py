@@ -7,11 +7,10 @@ from typing import ClassVar
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from feddecorr.models.model import Shape
-from feddecorr.models.normalized import Residual, Sized, pool
+from feddecorr.models.model import Residual, ScalableModel, Shape, pool
 
 
-class _ResNet(Sized):
+class _ResNet(ScalableModel):
     """Stages of basic blocks of two 3×3 convolutions; all but the first stage halve height and width."""
 
     widths: ClassVar[tuple[int, ...]]
@@ -55,13 +54,13 @@ class ResNet18(_ResNet):
         return self.convolution(before, after, 1, stride=2)
 
 
-class _Narrow(_ResNet):
-    """The networks that He et al. (2016) made for CIFAR-10 (section 4.2); shortcuts have no parameters."""
+class _CifarResNet(_ResNet):
+    """The networks of He et al. (2016) for CIFAR-10 (section 4.2); shortcuts have no parameters."""
 
     widths = (16, 32, 64)
 
     def features(self, shape: Shape) -> tuple[nn.Module, int]:
-        """Return the layers, drawn by the rule of He et al. (2015)."""
+        """Return the layers, initialised as in He et al. (2015)."""
         layers, width = super().features(shape)
         for layer in layers.modules():
             if isinstance(layer, nn.Conv2d):
@@ -69,23 +68,23 @@ class _Narrow(_ResNet):
         return layers, width
 
     def _shortcut(self, before: int, after: int) -> nn.Module:
-        return Padded(after - before)
+        return PaddedShortcut(after - before)
 
 
-class ResNet20(_Narrow):
+class ResNet20(_CifarResNet):
     """ResNet20 for CIFAR (He et al., 2016), with shortcuts of option A; d = 64 times the width."""
 
     blocks = 3
 
 
-class ResNet32(_Narrow):
+class ResNet32(_CifarResNet):
     """ResNet32 for CIFAR (He et al., 2016), with shortcuts of option A; d = 64 times the width."""
 
     blocks = 5
 
 
-class Padded(nn.Module):
-    """The shortcut of option A: every second pixel, and zeros for the channels that are new."""
+class PaddedShortcut(nn.Module):
+    """The shortcut of option A: every second pixel, and zeros for the new channels."""
 
     def __init__(self, new: int) -> None:
         super().__init__()

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from feddecorr.models.model import Model, Shape
 
-SPREAD = 0.02
-"""Standard deviation of the first positions, as Dosovitskiy et al. have it."""
+POSITION_STD = 0.02
+"""Standard deviation of the initial position embeddings, as in Dosovitskiy et al."""
 
 
 class Transformer(Model):
@@ -20,10 +20,12 @@ class Transformer(Model):
     LayerNorm before attention, before the hidden layer (GELU) and at the end; no dropout.
     """
 
-    patch: PositiveInt = Field(4, description="height and width of a patch; margins of images that do not fit are cut")
+    patch: PositiveInt = Field(
+        4, description="height and width of a patch; image borders that do not fill a patch are cut off"
+    )
     width: PositiveInt = Field(64, description="d, the width of all layers")
-    depth: PositiveInt = Field(2, description="layers of attention")
-    heads: PositiveInt = Field(4, description="heads of attention; they divide the width")
+    depth: PositiveInt = Field(2, description="attention layers")
+    heads: PositiveInt = Field(4, description="attention heads; they divide the width")
 
     @model_validator(mode="after")
     def _heads_fit(self) -> Self:
@@ -32,7 +34,7 @@ class Transformer(Model):
         return self
 
     def features(self, shape: Shape) -> tuple[nn.Module, int]:
-        """Return patches, layers of attention, and the mean."""
+        """Return patches, attention layers, and the mean."""
         channels, *sides = shape
         count = (sides[0] // self.patch) * (sides[1] // self.patch)
         layers = [
@@ -48,27 +50,27 @@ class Transformer(Model):
             for _ in range(self.depth)
         ]
         return nn.Sequential(
-            Patches(channels, self.width, self.patch, count), *layers, nn.LayerNorm(self.width), Mean()
+            Patches(channels, self.width, self.patch, count), *layers, nn.LayerNorm(self.width), PatchMean()
         ), self.width
 
 
 class Patches(nn.Module):
-    """Turns images into vectors for their patches, each with its position: (n, c, h, w) → (n, patches, width)."""
+    """Turns images into a vector for each patch, with its position added: (n, c, h, w) → (n, patches, width)."""
 
     def __init__(self, channels: int, width: int, size: int, count: int) -> None:
         super().__init__()
         self.cut = nn.Conv2d(channels, width, size, stride=size)
-        self.positions = nn.Parameter(SPREAD * torch.randn(1, count, width))
+        self.positions = nn.Parameter(POSITION_STD * torch.randn(1, count, width))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Cut, and add the positions."""
+        """Embed the patches, and add their positions."""
         patches: Tensor = self.cut(x).flatten(2).mT.contiguous() + self.positions
         return patches
 
 
-class Mean(nn.Module):
+class PatchMean(nn.Module):
     """The mean over all patches."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """Average out the second axis."""
+        """Average over the second axis."""
         return x.mean(1)

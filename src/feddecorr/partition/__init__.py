@@ -1,13 +1,11 @@
-"""Who holds which examples: the training labels go in, each client's indices come out."""
+"""Splits: from the training labels to the indices of each client's examples."""
 
 from feddecorr.core.registry import Registry
-from feddecorr.partition.dirichlet import Dirichlet
-from feddecorr.partition.flower_datasets import Flower
-from feddecorr.partition.homogeneous import Homogeneous
-from feddecorr.partition.quantity import Quantity
-from feddecorr.partition.shards import Classes
+from feddecorr.partition.dirichlet import Dirichlet, Homogeneous, Quantity
+from feddecorr.partition.flower_datasets import FlowerPartitioner
+from feddecorr.partition.shards import ClassesPerClient
 from feddecorr.partition.split import Indices, Partition, Parts
-from feddecorr.partition.split_file import File
+from feddecorr.partition.split_file import SplitFile
 
 PARTITIONS = Registry(
     "partition",
@@ -15,22 +13,22 @@ PARTITIONS = Registry(
     {
         "dirichlet": Dirichlet,
         "homogeneous": Homogeneous,
-        "classes": Classes,
+        "classes": ClassesPerClient,
         "quantity": Quantity,
-        "file": File,
-        "flower": Flower,
+        "file": SplitFile,
+        "flower": FlowerPartitioner,
     },
 )
 
 __all__ = [
     "PARTITIONS",
-    "Classes",
+    "ClassesPerClient",
     "Dirichlet",
-    "File",
-    "Flower",
+    "FlowerPartitioner",
     "Homogeneous",
     "Indices",
     "Partition",
     "Parts",
     "Quantity",
+    "SplitFile",
 ]

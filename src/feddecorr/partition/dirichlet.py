@@ -1,4 +1,4 @@
-"""Label skew: each class is spread by a Dirichlet draw of its own."""
+"""Label skew and quantity skew by Dirichlet draws, and the homogeneous split that they approach as alpha grows."""
 
 from __future__ import annotations
 
@@ -10,28 +10,38 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from feddecorr.errors import UserError
-from feddecorr.partition.homogeneous import Homogeneous
 from feddecorr.partition.split import Indices, Partition, members_by_class
 
 
-class Dirichlet(Partition):
-    """Each class is spread over the clients by a draw from a Dirichlet distribution; small alpha, strong skew.
+class Homogeneous(Partition):
+    """Every client holds the same number of examples of every class, give or take one."""
 
-    With `balance`, a client that is full gets none of the classes that follow (classes come in the order of
-    their labels). It is full above its equal share of all examples, as in flwr-datasets, or already at it, as
-    in the code of the paper's authors. The two differ where a share is as large as a class: the second lets a
-    client that took a whole class get no other. The draw is repeated until every client holds `minimum`.
+    def assign(self, labels: Indices, clients: int, stream: np.random.RandomState) -> Indices:
+        """Shuffle each class, concatenate them, and give every client each n-th example."""
+        by_class = np.concatenate([stream.permutation(members) for members in members_by_class(labels)])
+        holders = np.empty_like(by_class)
+        holders[by_class] = np.arange(len(labels)) % clients
+        return holders
+
+
+class Dirichlet(Partition):
+    """Each class is spread over the clients in proportions from a Dirichlet distribution; small alpha, strong skew.
+
+    With `balance`, a client that is full receives nothing of the later classes (classes come in the order of
+    their labels). A client is full above its equal share of all examples, as in flwr-datasets, or already at it, as
+    in the code of the paper's authors. The two differ where a share is as large as a class: under the second rule, a
+    client with one whole class receives no other. The draw is repeated until every client holds `minimum`.
     """
 
-    alpha: float = Field(0.5, gt=0, allow_inf_nan=True, description="concentration; inf deals homogeneously")
-    balance: bool = Field(True, description="no more classes for a client that is full")
+    alpha: float = Field(0.5, gt=0, allow_inf_nan=True, description="concentration; inf splits homogeneously")
+    balance: bool = Field(True, description="no further classes for a client that is full")
     capacity_rule: Literal["above", "at"] = Field("above", description="a client is full above, or at, its equal share")
     attempts: int = Field(2000, ge=1, description="draws before giving up on the minimum")
 
-    def deal(self, labels: Indices, clients: int, stream: np.random.RandomState) -> Indices:
+    def assign(self, labels: Indices, clients: int, stream: np.random.RandomState) -> Indices:
         """Draw until every client holds the minimum."""
         if math.isinf(self.alpha):
-            return Homogeneous().deal(labels, clients, stream)
+            return Homogeneous().assign(labels, clients, stream)
         members = members_by_class(labels)
         best = 0
         for _ in range(self.attempts):
@@ -45,7 +55,7 @@ class Dirichlet(Partition):
             best = max(best, smallest)
         raise UserError(
             f"no Dirichlet split with alpha {self.alpha:g} gave each of {clients} clients {self.minimum} of "
-            f"{len(labels)} examples in {self.attempts} draws (the best smallest client held {best}): "
+            f"{len(labels)} examples in {self.attempts} draws (in the best, the smallest client held {best}): "
             "lower partition.minimum or clients, or raise partition.alpha"
         )
 
@@ -60,6 +70,23 @@ class Dirichlet(Partition):
             counts.append(cut(size, logs))
             held += counts[-1]
         return np.stack(counts)
+
+
+class Quantity(Partition):
+    """Clients differ in size, by a draw from a Dirichlet distribution; labels are random.
+
+    Every client gets `minimum` examples; the proportions of the remaining ones are drawn once.
+    """
+
+    alpha: float = Field(0.5, gt=0, description="concentration; the smaller, the more sizes differ")
+
+    def assign(self, labels: Indices, clients: int, stream: np.random.RandomState) -> Indices:
+        """Draw the sizes, and cut a shuffle of all examples."""
+        remaining = len(labels) - clients * self.minimum
+        sizes = self.minimum + cut(remaining, draw_logs(self.alpha, clients, stream))
+        holders = np.empty(len(labels), np.int64)
+        holders[stream.permutation(len(labels))] = np.repeat(np.arange(clients), sizes)
+        return holders
 
 
 def draw_logs(alpha: float, size: int | tuple[int, int], stream: np.random.RandomState) -> NDArray[np.float64]:

@@ -1,4 +1,4 @@
-"""The partitioners of Flower's flwr-datasets, which are an extra of this package."""
+"""The partitioners of flwr-datasets, an optional dependency."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from pydantic import Field, ValidationInfo, field_validator
 from feddecorr.core.trust import import_named
 from feddecorr.errors import UserError, nearest
 from feddecorr.partition.split import Indices, Parts
-from feddecorr.partition.split_file import Given
+from feddecorr.partition.split_file import ExternalSplit
 
 
-class Flower(Given):
-    """Any partitioner of flwr-datasets that deals out rows, with its own options.
+class FlowerPartitioner(ExternalSplit):
+    """Any partitioner of flwr-datasets that splits rows, with its own options.
 
-    Unless the options say otherwise, it is given the number of clients, `label` as the column to split by,
-    `minimum`, and a seed from the run's seed, each if it has a parameter for it. A list of lists becomes an
-    array; package.module:name becomes what it names, for partitioners that take a function.
+    Unless the options say otherwise, it receives the number of clients, `label` as the column to split by,
+    `minimum`, and a seed derived from the run's seed, each if it has a parameter for it. A list of lists becomes an
+    array; package.module:name is imported, for partitioners that take a function.
     """
 
-    partitioner: str = Field("DirichletPartitioner", description="its class, by name")
+    partitioner: str = Field("DirichletPartitioner", description="the name of its class")
     options: dict[str, Any] = Field({}, description="its arguments, by name, e.g. partition.options.alpha=0.5")
 
     @field_validator("options")
     @classmethod
     def _open(cls, options: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
-        """Import what they name here, where it is known who named it."""
+        """Import what they name now, while its origin is known: code that only a file names is not trusted."""
         if info.context is not None and not info.context.closed:
             for value in filter(_is_name, options.values()):
                 import_named(value, info.context)
         return options
 
-    def deal(self, labels: Indices, clients: int, stream: np.random.RandomState) -> Indices:
-        """Let the partitioner deal out the rows of a table."""
+    def assign(self, labels: Indices, clients: int, stream: np.random.RandomState) -> Indices:
+        """Let the partitioner split the rows of a table."""
         try:
             known, datasets = import_module("flwr_datasets.partitioner"), import_module("datasets")
         except ImportError as error:
@@ -59,12 +59,14 @@ class Flower(Given):
             partitioner = cls(**{name: value for name, value in given.items() if name in accepted} | options)
             partitioner.dataset = datasets.Dataset.from_dict({"index": np.arange(len(labels)), "label": labels})
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", FutureWarning)  # between the packages below, of no use here
+                warnings.simplefilter(
+                    "ignore", FutureWarning
+                )  # among the packages below; users can do nothing about them
                 tables = [partitioner.load_partition(client) for client in range(partitioner.num_partitions)]
         except (TypeError, ValueError, AssertionError) as error:
             raise UserError(f"{self.partitioner}: {error}; partition.options.NAME=VALUE sets its arguments") from error
         if any("index" not in table.column_names for table in tables):
-            raise UserError(f"{self.partitioner} deals out columns; a federation here needs one that deals out rows")
+            raise UserError(f"{self.partitioner} splits columns; choose a partitioner that splits rows")
         parts = Parts.of([np.array(table["index"]) for table in tables])
         return self._check(parts, count=len(labels), clients=clients, source=self.partitioner)
 

@@ -1,4 +1,4 @@
-"""How much the clients of a split differ, in numbers."""
+"""How much the clients of a split differ: label counts, and the measures that follow from them."""
 
 from __future__ import annotations
 
@@ -7,21 +7,51 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from feddecorr.partition.label_counts import LabelCounts
 from feddecorr.partition.split import Indices, Parts
 
 MEANINGS = {
     "clients": "number of clients",
-    "examples": "training examples that they hold together",
+    "examples": "training examples of all clients",
     "smallest": "examples of the smallest client",
     "largest": "examples of the largest client",
     "gini_of_sizes": "0: all clients hold equally many; near 1: one holds nearly all",
-    "mean_classes": "classes that a client holds at all",
+    "mean_classes": "classes of which a client holds any example",
     "mean_label_entropy": "entropy of a client's labels, in nats",
-    "mean_effective_classes": "equally frequent classes with a client's label entropy",
+    "mean_effective_classes": "number of equally frequent classes with a client's label entropy",
     "mean_distance": "total variation distance of a client's labels to all labels, from 0 to 1",
 }
-"""What each number of a summary is."""
+"""The meaning of each number of a summary."""
+
+
+@dataclass(frozen=True)
+class LabelCounts:
+    """The number of a client's examples of a class, by client and then by class, where it is not 0.
+
+    There are never more entries than examples, so this does not grow with clients × classes.
+    """
+
+    clients: int
+    classes: int
+    client: NDArray[np.int32]
+    label: NDArray[np.int32]
+    count: NDArray[np.int32]
+
+    @classmethod
+    def of(cls, parts: Parts, labels: Indices, classes: int) -> LabelCounts:
+        """Count the labels of each client's examples."""
+        pairs, counts = np.unique(parts.holders * classes + labels[parts.order], return_counts=True)
+        client, label = np.divmod(pairs, classes)
+        return cls(
+            len(parts), classes, client.astype(np.int32), label.astype(np.int32), counts.astype(np.int32, copy=False)
+        )
+
+    def table(self, clients: int | None = None) -> Indices:
+        """Return a row for each client, or for the first ones, and a column for each class."""
+        shown = self.clients if clients is None else min(clients, self.clients)
+        known = slice(int(np.searchsorted(self.client, shown)))
+        table = np.zeros((shown, self.classes), np.int64)
+        table[self.client[known], self.label[known]] = self.count[known]
+        return table
 
 
 def count_labels(parts: Parts, labels: Indices, classes: int) -> Indices:
@@ -31,10 +61,10 @@ def count_labels(parts: Parts, labels: Indices, classes: int) -> Indices:
 
 @dataclass(frozen=True)
 class Heterogeneity:
-    """Numbers of each client of a split, each an array with one entry a client.
+    """Measures of each client of a split, each an array with one entry per client.
 
-    `classes` is how many classes it holds at all. `entropy` is that of its labels, in nats, and
-    `effective_classes` its exponential: as many equally frequent classes would have that entropy.
+    `classes` is the number of classes of which it holds any example. `entropy` is that of its labels, in nats, and
+    `effective_classes` its exponential: that number of equally frequent classes has the same entropy.
     `distance` is the total variation distance of its label distribution to that of all examples,
     ½ Σ |p − q|: 0 if they are equal, 1 if they share no class.
     """
@@ -47,7 +77,7 @@ class Heterogeneity:
 
     @classmethod
     def of(cls, counts: Indices) -> Heterogeneity:
-        """Take the numbers of examples by client and class."""
+        """Measure a table of examples by client (row) and class (column)."""
         sizes = counts.sum(1)
         shares = counts / sizes[:, None]
         overall = counts.sum(0) / counts.sum()
@@ -62,7 +92,7 @@ class Heterogeneity:
         )
 
     def summary(self) -> dict[str, float]:
-        """Return the means over the clients (each counts the same), and how unequal the sizes are."""
+        """Return the unweighted means over the clients, and how unequal the sizes are."""
         return {
             "clients": len(self.sizes),
             "examples": int(self.sizes.sum()),
@@ -79,7 +109,7 @@ class Heterogeneity:
 def gini(sizes: Indices) -> float:
     """Return the Gini coefficient: 0 if all are equal, near 1 if one holds nearly everything.
 
-    It is the mean absolute difference of two, each drawn from all, divided by twice the mean.
+    It is the mean absolute difference between two sizes drawn at random, divided by twice the mean.
     """
     count = len(sizes)
     ranks = 2 * np.arange(1, count + 1) - count - 1

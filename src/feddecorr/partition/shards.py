@@ -9,20 +9,20 @@ from feddecorr.errors import UserError
 from feddecorr.partition.split import Indices, Partition, members_by_class
 
 
-class Classes(Partition):
-    """Each client holds exactly C classes, dealt as shards after McMahan et al. (2017).
+class ClassesPerClient(Partition):
+    """Each client holds exactly C classes, in shards after McMahan et al. (2017).
 
-    There are C shards for each client. Each class is cut into whole shards, as many as make shards most equal
-    in size (the next shard always goes to the class with the most examples per shard, counting the new one;
-    at least one, at most one for each client). Then one client after the other takes C shards at random, of C
-    different classes. McMahan et al. cut the examples, sorted by label, without regard to where a class ends; so their
-    clients may hold more than C classes, or fewer.
+    There are C shards for each client. Each class is cut into whole shards, so that shards are as equal in size as
+    possible (the next shard always goes to the class with the most examples per shard, counting the new one; a class
+    has at least one shard and at most one for each client). Then one client after the other takes C shards at random,
+    of C different classes. McMahan et al. sort the examples by label and cut them without regard to where a class
+    ends, so their clients may hold more than C classes, or fewer.
     """
 
     per_client: PositiveInt = Field(2, description="classes of each client, C")
 
-    def deal(self, labels: Indices, clients: int, stream: np.random.RandomState) -> Indices:
-        """Cut classes into shards, and let clients take theirs."""
+    def assign(self, labels: Indices, clients: int, stream: np.random.RandomState) -> Indices:
+        """Cut classes into shards, and give each client its own."""
         members = members_by_class(labels)
         if self.per_client > len(members) or clients * self.per_client < len(members):
             raise UserError(
@@ -39,7 +39,7 @@ class Classes(Partition):
         return holders
 
     def _count_shards(self, members: list[Indices], clients: int, stream: np.random.RandomState) -> Indices:
-        """Return the number of shards of each class; which of equally large classes gets more is random."""
+        """Return the number of shards of each class; among classes of equal size, chance decides which gets more."""
         sizes = np.array([len(indices) for indices in members])
         most = np.minimum(sizes, clients)
         if most.sum() < clients * self.per_client:
@@ -55,10 +55,10 @@ class Classes(Partition):
         return counts
 
     def _take(self, remaining: Indices, left: int, stream: np.random.RandomState) -> list[int]:
-        """Return the classes of the next of `left` clients, so that the others can still get theirs.
+        """Return the classes of the next of `left` clients, so that the others can still get C different ones.
 
         A class with as many shards as there are clients left has to be taken; no other condition is needed
-        (by the theorem of Gale and Ryser, since all clients take the same number).
+        (by the Gale–Ryser theorem, since all clients take the same number).
         """
         forced = np.flatnonzero(remaining == left).tolist()
         shuffled = stream.permutation(np.repeat(np.arange(len(remaining)), remaining)).tolist()

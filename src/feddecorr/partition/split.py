@@ -1,4 +1,4 @@
-"""What every kind of split offers."""
+"""The base class of splits, and what they return."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from feddecorr.core.registry import Config
 from feddecorr.errors import UserError
 
 Indices = NDArray[np.int64]
-"""Whole numbers, one for each example: labels, clients, or places in a list."""
+"""Whole numbers, one for each example: labels, clients, or indices."""
 
-NOBODY = -1
-"""The holder of an example that is left out."""
+UNASSIGNED = -1
+"""Stands for the client of an example that is left out."""
 
 
 @dataclass(frozen=True)
 class Parts:
     """The indices of each client's training examples, one client after another.
 
-    Client k holds `order[bounds[k]:bounds[k + 1]]`. So a million clients are two arrays, not a million.
+    Client k holds `order[bounds[k]:bounds[k + 1]]`. So a million clients take two arrays, not a million.
     """
 
     order: Indices
@@ -33,16 +33,16 @@ class Parts:
 
     @classmethod
     def of(cls, lists: Sequence[Sequence[int] | Indices]) -> Parts:
-        """Take each client's indices."""
+        """Build from each client's indices."""
         sizes = np.fromiter(map(len, lists), np.int64, len(lists))
         order = np.fromiter(chain.from_iterable(lists), np.int64, sizes.sum())
         return cls(order, _bounds(sizes))
 
     @classmethod
     def held_by(cls, holders: Indices, clients: int) -> Parts:
-        """Take the holder of each example; a client's indices come out sorted."""
-        left_out = np.count_nonzero(holders == NOBODY)
-        sizes = np.bincount(holders[holders != NOBODY] if left_out else holders, minlength=clients)
+        """Build from the client of each example; each client's indices are sorted."""
+        left_out = np.count_nonzero(holders == UNASSIGNED)
+        sizes = np.bincount(holders[holders != UNASSIGNED] if left_out else holders, minlength=clients)
         return cls(np.argsort(holders, kind="stable")[left_out:], _bounds(sizes))
 
     def __len__(self) -> int:
@@ -57,7 +57,7 @@ class Parts:
 
     @property
     def sizes(self) -> Indices:
-        """Everybody's number of examples."""
+        """The number of examples of each client."""
         return np.diff(self.bounds)
 
     @property
@@ -71,7 +71,7 @@ def _bounds(sizes: Indices) -> Indices:
 
 
 class Partition(Config):
-    """A way to deal the training examples out to clients; every example goes to exactly one."""
+    """A way to split the training examples among clients; every example goes to exactly one."""
 
     minimum: int = Field(10, ge=1, description="examples that every client must hold")
 
@@ -82,10 +82,10 @@ class Partition(Config):
                 f"{clients} clients with at least {self.minimum} examples each need {clients * self.minimum} "
                 f"examples, but there are {len(labels)}: lower clients or partition.minimum"
             )
-        holders = self.deal(labels, clients, frozen_stream(seed, "partition"))
-        if len(holders) != len(labels) or holders.min(initial=0) < NOBODY or holders.max(initial=0) >= clients:
+        holders = self.assign(labels, clients, frozen_stream(seed, "partition"))
+        if len(holders) != len(labels) or holders.min(initial=0) < UNASSIGNED or holders.max(initial=0) >= clients:
             raise UserError(
-                f"{type(self).__name__}.deal must give a client from 0 to {clients - 1} for each of {len(labels)} "
+                f"{type(self).__name__}.assign must return a client from 0 to {clients - 1} for each of {len(labels)} "
                 f"examples, not {holders}"
             )
         parts = Parts.held_by(holders, clients)
@@ -93,11 +93,11 @@ class Partition(Config):
         if len(parts[smallest]) < self.minimum:
             raise UserError(
                 f"client {smallest} would hold {len(parts[smallest])} examples, fewer than partition.minimum="
-                f"{self.minimum}: lower it, or let clients differ less in size"
+                f"{self.minimum}: lower it, or make clients more equal in size"
             )
         return parts
 
-    def deal(self, labels: Indices, clients: int, stream: np.random.RandomState) -> Indices:
+    def assign(self, labels: Indices, clients: int, stream: np.random.RandomState) -> Indices:
         """Return the client that holds each example."""
         raise NotImplementedError
 

@@ -1,4 +1,4 @@
-"""Splits that come from outside, and are checked."""
+"""Splits from a file, and the checks of every split that is made elsewhere."""
 
 from __future__ import annotations
 
@@ -12,41 +12,41 @@ from pydantic import Field, TypeAdapter, ValidationError, ValidationInfo, field_
 
 from feddecorr.core.files import write_bytes
 from feddecorr.errors import UserError
-from feddecorr.partition.split import NOBODY, Indices, Partition, Parts
+from feddecorr.partition.split import UNASSIGNED, Indices, Partition, Parts
 
 _LISTS = TypeAdapter(list[list[Annotated[int, Field(strict=True, ge=0, lt=2**62)]]])
 
 
-class Given(Partition):
-    """A split that is made elsewhere."""
+class ExternalSplit(Partition):
+    """A split that is made elsewhere, and therefore checked."""
 
     partial: bool = Field(False, description="accept a split that leaves examples out")
 
     def _check(self, parts: Parts, *, count: int, clients: int, source: str) -> Indices:
-        """Return the holder of each example."""
+        """Return the client of each example."""
         if len(parts) != clients:
             raise UserError(f"{source} is for {len(parts)} clients: set clients={len(parts)} (now {clients})")
         if (largest := parts.order.max(initial=0)) >= count:
             raise UserError(f"{source} names example {largest}, but there are {count}, counted from 0")
         held = np.bincount(parts.order, minlength=count)
         if held.max(initial=0) > 1:
-            raise UserError(f"{source} gives example {held.argmax()} out {held.max()} times")
+            raise UserError(f"{source} repeats example {held.argmax()}: it is there {held.max()} times")
         if not self.partial and held.min(initial=1) == 0:
             left, first = int((held == 0).sum()), int(held.argmin())
             raise UserError(
                 f"{source} leaves out {left} examples (the first is {first}): partition.partial=true accepts it"
             )
-        holders = np.full(count, NOBODY)
+        holders = np.full(count, UNASSIGNED)
         holders[parts.order] = parts.holders
         return holders
 
 
-class File(Given):
+class SplitFile(ExternalSplit):
     """A split read from a JSON file: a list with, for each client, the list of its examples' indices."""
 
     minimum: int = Field(1, ge=1, description="examples that every client must hold")
     path: Path = Field(description="the file, as 'feddecorr partition … --out FILE' writes it")
-    sha256: str = Field("", validate_default=True, description="digest of the file; filled in when it is not given")
+    sha256: str = Field("", validate_default=True, description="digest of the file; by default computed")
 
     @field_validator("path")
     @classmethod
@@ -59,8 +59,8 @@ class File(Given):
         """Keep the digest with the experiment, so that a run is never resumed with another split."""
         return digest or (_digest(info.data["path"]) if "path" in info.data else "")
 
-    def deal(self, labels: Indices, clients: int, stream: np.random.RandomState) -> Indices:  # noqa: ARG002 - nothing is drawn
-        """Return what the file says, if it is the file that was pinned."""
+    def assign(self, labels: Indices, clients: int, stream: np.random.RandomState) -> Indices:  # noqa: ARG002 - nothing is drawn
+        """Read the file, if it still has the recorded digest."""
         found = _digest(self.path)
         if found != self.sha256:
             raise UserError(f"{self.path} has changed: its sha256 is {found}, no longer {self.sha256}")
@@ -82,13 +82,13 @@ def read_split(path: Path) -> Parts:
         problem = error.errors(include_url=False)[0]
         place = "".join(f"[{part}]" for part in problem["loc"])
         raise UserError(
-            f"{path}{place}: {problem['msg']}; expected a list of lists of indices, one a client"
+            f"{path}{place}: {problem['msg']}; expected a list of lists of indices, one for each client"
         ) from error
     return Parts.of(lists)
 
 
 def write_split(path: Path, parts: Parts) -> None:
-    """Write a split as `read_split` takes it, one client a line."""
+    """Write a split for `read_split`, with one client in each line."""
     lines = ",\n".join(json.dumps(part.tolist()) for part in parts)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_bytes(path, f"[\n{lines}\n]\n".encode())

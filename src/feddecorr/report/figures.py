@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 
 from feddecorr.collapse.diagnosis import Diagnosis
 from feddecorr.collapse.spectrum import LOG_TAU, SHOWN_VALUES, logarithms
-from feddecorr.partition.label_counts import LabelCounts
+from feddecorr.partition.heterogeneity import LabelCounts
 from feddecorr.report.colours import colours
 from feddecorr.results.curves import Band
 

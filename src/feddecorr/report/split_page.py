@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 
-from feddecorr.partition.heterogeneity import MEANINGS, Heterogeneity
-from feddecorr.partition.label_counts import LabelCounts
+from feddecorr.partition.heterogeneity import MEANINGS, Heterogeneity, LabelCounts
 from feddecorr.report import figures
 from feddecorr.report.page import Section, write_page
 

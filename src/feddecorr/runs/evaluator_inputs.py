@@ -10,7 +10,7 @@ from torch import nn
 from feddecorr.collapse.diagnosis import Diagnosis
 from feddecorr.core.states import State, load_into
 from feddecorr.core.threads import parallel_jobs
-from feddecorr.models.batchnorm import forget_statistics
+from feddecorr.models.batchnorm import use_batch_statistics
 from feddecorr.runs.evaluation import Evaluator
 from feddecorr.server.federation import Simulation
 
@@ -59,7 +59,7 @@ class Look:
         model = self._task.build_model()
         load_into(model, state)
         if self._statistics == "batch":
-            forget_statistics(model, self._count, self._task.experiment.evaluation.batch)
+            use_batch_statistics(model, self._count, self._task.experiment.evaluation.batch)
         return model
 
     def diagnose(

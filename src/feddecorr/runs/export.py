@@ -18,7 +18,7 @@ from feddecorr.core.temporary import temporary_folder
 from feddecorr.core.trust import STRANGER, Trust
 from feddecorr.data.dataset import Images
 from feddecorr.errors import RunError, UserError
-from feddecorr.models.weights import fill, fill_with
+from feddecorr.models.weights import load_weights, set_weights
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.training.task import Task
 
@@ -69,7 +69,7 @@ class Exported:
         dataset = experiment.data.load()
         task = Task(experiment, dataset.shape, dataset.classes, dataset.mean, dataset.std)
         network = task.build_model()
-        fill_with(network, run.weights(), str(run.path))
+        set_weights(network, run.weights(), str(run.path))
         return cls(Portable(task, network).eval(), task, run.finished_rounds(), _try_on(dataset.test))
 
     @torch.no_grad()
@@ -115,7 +115,7 @@ def _to_safetensors(given: Exported, path: Path) -> Tensor:
     state = {name: tensor.clone() for name, tensor in given.model.network.state_dict().items()}
     save_tensors(path, state, given.note())
     again = given.task.build_model()
-    fill(again, path)
+    load_weights(again, path)
     with torch.no_grad():
         found: Tensor = Portable(given.task, again).eval()(given.pixels)
     return found

@@ -7,8 +7,8 @@ from pathlib import Path
 from feddecorr.collapse.diagnosis import Diagnosis
 from feddecorr.config.experiment import Experiment
 from feddecorr.core.threads import parallel_jobs
-from feddecorr.models.batchnorm import forget_statistics
-from feddecorr.models.weights import fill
+from feddecorr.models.batchnorm import use_batch_statistics
+from feddecorr.models.weights import load_weights
 from feddecorr.runs.evaluation import Evaluator
 from feddecorr.runs.evaluator_inputs import REMARKS
 from feddecorr.training.task import Task
@@ -30,9 +30,9 @@ def diagnose_stored(
     task = Task(experiment, dataset.shape, dataset.classes, dataset.mean, dataset.std)
     model = task.build_model()
     if weights is not None:
-        fill(model, weights)
+        load_weights(model, weights)
     images = dataset.test if on == "test" else dataset.train
     name = ("model" if weights is None else str(weights)) + REMARKS[statistics]
     if statistics == "batch":
-        forget_statistics(model, len(images), experiment.evaluation.batch)
+        use_batch_statistics(model, len(images), experiment.evaluation.batch)
     return Evaluator(task, images, parallel_jobs(experiment.training.threads)).diagnose(model, name=name, layer=layer)

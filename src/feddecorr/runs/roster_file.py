@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from feddecorr.core.files import AnyPath, load_note, load_tensors, reading, save_tensors
-from feddecorr.partition.label_counts import LabelCounts
+from feddecorr.partition.heterogeneity import LabelCounts
 from feddecorr.server.federation import Roster
 
 ENTRIES = ("client", "label", "count")

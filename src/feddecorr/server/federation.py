@@ -16,7 +16,7 @@ from feddecorr.core.client_memory import Memories
 from feddecorr.core.messages import Broadcast, Failure, RoundInfo, Server, Update
 from feddecorr.core.states import state_dict_names
 from feddecorr.data.dataset import Images
-from feddecorr.partition.label_counts import LabelCounts
+from feddecorr.partition.heterogeneity import LabelCounts
 from feddecorr.training.shards import Shards
 from feddecorr.training.task import Task
 
@@ -69,7 +69,7 @@ class Federation:
     def begin(self) -> tuple[Server, dict[str, str]]:
         """Return the server before the first round, and the names of its tensors in the network's `state_dict`."""
         model = self.task.build_model()
-        self.experiment.model.begin(model)
+        self.experiment.model.load_initial_weights(model)
         weights = {name: parameter.detach().cpu() for name, parameter in model.named_parameters()}
         buffers = {name: buffer.cpu() for name, buffer in model.named_buffers()}
         return self.experiment.method.start(Server(weights, buffers), self.info(0)), state_dict_names(model)

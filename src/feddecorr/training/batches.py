@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from feddecorr.core.randomness import generator
-from feddecorr.data.augment.changes import augment
+from feddecorr.data.augmentation import augment
 from feddecorr.data.dataset import Images
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from torch import Tensor
 from feddecorr.core.messages import Broadcast, Update
 from feddecorr.core.states import State, copy_into
 from feddecorr.core.threads import threads
-from feddecorr.models.batchnorm import fix_statistics
+from feddecorr.models.batchnorm import freeze_statistics
 from feddecorr.objective.context import Trained
 from feddecorr.training.batched.merging import merge
 from feddecorr.training.batched.side_by_side import SideBySide
@@ -129,7 +129,7 @@ class Client:
     def _set_mode(self, number: int) -> None:
         self.model.train()
         if self.task.experiment.fixes_statistics(number):
-            fix_statistics(self.model)
+            freeze_statistics(self.model)
 
     def _train(self, learner: Learner[Step], number: int) -> list[float]:
         """Take all local steps; return what they amount to after each."""

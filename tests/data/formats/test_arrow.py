@@ -24,8 +24,8 @@ from benchmarks.torture.broken_inputs import mutate
 
 from feddecorr.core.limits import ALWAYS, MEMBER
 from feddecorr.data.formats import arrow
-from feddecorr.data.formats.arrow import CRASHED, Tables
-from feddecorr.data.formats.pandas_tables import read_table
+from feddecorr.data.formats.arrow import CRASHED, ArrowReader
+from feddecorr.data.formats.tables import read_table
 from feddecorr.errors import RunError, UserError
 
 CRASHES = {
@@ -62,8 +62,8 @@ CRASHES = {
 
 
 @pytest.fixture(scope="module")
-def tables() -> Iterator[Tables]:
-    with Tables() as found:
+def tables() -> Iterator[ArrowReader]:
+    with ArrowReader() as found:
         yield found
 
 
@@ -94,7 +94,7 @@ WRITERS: dict[str, Callable[[pa.Table], bytes]] = {"a.arrow": write_arrow, "a.pa
 WHOLE = {"flat.parquet": write_parquet(flat())} | {name: write(pictures(10)) for name, write in WRITERS.items()}
 
 
-def read_all(tables: Tables, path: Path) -> list[Any]:
+def read_all(tables: ArrowReader, path: Path) -> list[Any]:
     """Read a file in each of the ways there are; return what came, or the sentence."""
     found: list[Any] = []
     ways: list[Callable[[], Any]] = [lambda: tables.columns(path), lambda: list(tables.rows(path, ["image", "label"]))]
@@ -110,13 +110,13 @@ def read_all(tables: Tables, path: Path) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", CRASHES)
-def test_a_file_that_crashed_the_library_ends_in_a_sentence(name: str, tables: Tables, tmp_path: Path) -> None:
+def test_a_file_that_crashed_the_library_ends_in_a_sentence(name: str, tables: ArrowReader, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(zlib.decompress(base64.b85decode(CRASHES[name])))
     assert any(isinstance(found, str) for found in read_all(tables, tmp_path / name))
 
 
 @pytest.mark.parametrize("name", WHOLE)
-def test_whatever_is_changed_there_are_rows_or_a_sentence(name: str, tables: Tables, tmp_path: Path) -> None:
+def test_whatever_is_changed_there_are_rows_or_a_sentence(name: str, tables: ArrowReader, tmp_path: Path) -> None:
     chance = random.Random(7)
     for _ in range(300):
         (tmp_path / name).write_bytes(mutate(WHOLE[name], chance))
@@ -126,7 +126,7 @@ def test_whatever_is_changed_there_are_rows_or_a_sentence(name: str, tables: Tab
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_rows_are_as_they_were_written(name: str, tables: Tables, tmp_path: Path) -> None:
+def test_rows_are_as_they_were_written(name: str, tables: ArrowReader, tmp_path: Path) -> None:
     table = pa.table(
         {
             "picture": [{"bytes": b"\x00\xff", "path": None}, None, {"bytes": b"", "path": "é"}] * 50,
@@ -184,7 +184,7 @@ def test_a_table_without_rows_has_its_columns(tmp_path: Path) -> None:
     assert [kind.kind for kind in read_table(tmp_path / "a.parquet").dtypes] == ["f", "i"]
 
 
-def test_zeros_that_are_packed_are_refused_with_the_limit(tables: Tables, tmp_path: Path) -> None:
+def test_zeros_that_are_packed_are_refused_with_the_limit(tables: ArrowReader, tmp_path: Path) -> None:
     zeros = pa.table({"image": [bytes(1 << 20)] * 300, "label": [0] * 300})
     for name, content in {"a.arrow": write_arrow(zeros, "zstd"), "a.parquet": write_parquet(zeros)}.items():
         (tmp_path / name).write_bytes(content)
@@ -194,14 +194,14 @@ def test_zeros_that_are_packed_are_refused_with_the_limit(tables: Tables, tmp_pa
         assert ALWAYS <= int(limit.replace(",", "")) < 2 * MEMBER
 
 
-def process_of(tables: Tables) -> "subprocess.Popen[bytes]":
+def process_of(tables: ArrowReader) -> "subprocess.Popen[bytes]":
     assert tables._process is not None
     return tables._process
 
 
 def test_the_process_ends_when_nobody_reads_any_more(tmp_path: Path) -> None:
     (tmp_path / "a.parquet").write_bytes(write_parquet(pictures(256)))
-    with Tables() as tables:
+    with ArrowReader() as tables:
         rows = tables.rows(tmp_path / "a.parquet", ["image"])
         next(rows)
         process = process_of(tables)
@@ -215,8 +215,8 @@ def test_the_process_ends_when_nobody_reads_any_more(tmp_path: Path) -> None:
 WAITING = """
 import sys, time
 from pathlib import Path
-from feddecorr.data.formats.arrow import Tables
-tables = Tables()
+from feddecorr.data.formats.arrow import ArrowReader
+tables = ArrowReader()
 rows = tables.rows(Path(sys.argv[1]), ["image"])
 next(rows)
 print(tables._process.pid, flush=True)
@@ -246,7 +246,7 @@ def test_neither_the_working_directory_nor_the_environment_matters(tmp_path: Pat
     (tmp_path / "a.parquet").write_bytes(write_parquet(pictures(3)))
     for name in ("pyarrow", "json", "struct", "numpy", "feddecorr"):
         (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'run')!r}, 'w')")
-    words = "from pathlib import Path; from feddecorr.data.formats.arrow import Tables as T"
+    words = "from pathlib import Path; from feddecorr.data.formats.arrow import ArrowReader as T"
     program = f"{words}; t = T(); print(len(list(t.rows(Path('a.parquet'), ['image'])))); t.close()"
     command = [sys.executable, "-P", "-c", program]
     done = subprocess.run(command, cwd=tmp_path, env={}, capture_output=True, text=True, check=False)
@@ -257,7 +257,7 @@ def test_neither_the_working_directory_nor_the_environment_matters(tmp_path: Pat
 def test_no_room_for_another_process_is_told(tmp_path: Path) -> None:
     (tmp_path / "a.parquet").write_bytes(write_parquet(pictures(3)))
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with Tables() as tables:
+    with ArrowReader() as tables:
         resource.setrlimit(resource.RLIMIT_NOFILE, (0, before[1]))
         try:
             with pytest.raises(RunError, match=r"a\.parquet: .*ulimit -n"):
@@ -276,11 +276,11 @@ LIARS = {
     "os.kill(os.getpid(), signal.SIGXCPU)": "takes too long",
     f"{SENT}out.write(LENGTHS.pack(2**63, 0))": "refused, for it unpacks to more than 67,108,864 bytes",
     f"{SENT}out.write(LENGTHS.pack(2, 2**60))": "refused, for it unpacks to more than 67,108,864 bytes",
-    f"{SENT}out.write(LENGTHS.pack(9, 0) + b'not JSON.')": "is no table that can be read",
+    f"{SENT}out.write(LENGTHS.pack(9, 0) + b'not JSON.')": "is not a readable table",
     f"{SENT}out.write(LENGTHS.pack(2, 0) + b'[]')": "",
     f"{SENT}out.write(LENGTHS.pack(14, 0) + b'{{\"last\": null}}')": "",
     f"{SENT}out.write(LENGTHS.pack(13, 0) + b'{{\"columns\": 5}}')": "",
-    f"{SENT}out.write(LENGTHS.pack(50000, 0) + b'[' * 50000)": "is no table that can be read",
+    f"{SENT}out.write(LENGTHS.pack(50000, 0) + b'[' * 50000)": "is not a readable table",
 }
 
 
@@ -290,7 +290,7 @@ def test_whatever_the_process_does_there_is_a_sentence(
 ) -> None:
     (tmp_path / "a.parquet").write_bytes(write_parquet(pictures(3)))
     monkeypatch.setattr(arrow, "COMMAND", (sys.executable, "-P", "-c", START + program))
-    with Tables() as tables:
+    with ArrowReader() as tables:
         ways = (tables.columns, tables.table, lambda path: list(tables.rows(path, ["image"])))
         for way in ways:
             with pytest.raises(UserError, match=re.escape(str(tmp_path / "a.parquet"))) as said:
@@ -302,13 +302,16 @@ def test_whatever_the_process_does_there_is_a_sentence(
 def test_without_the_library_it_is_said_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.parquet").write_bytes(write_parquet(pictures(3)))
     monkeypatch.setattr(arrow, "COMMAND", (sys.executable, "-I", "-S", *arrow.COMMAND[2:]))
-    with Tables() as tables, pytest.raises(UserError, match=r"^parquet and arrow files are read by pyarrow: pip inst"):
+    with (
+        ArrowReader() as tables,
+        pytest.raises(UserError, match=r"^parquet and arrow files are read by pyarrow: pip inst"),
+    ):
         tables.columns(tmp_path / "a.parquet")
 
 
 def test_limits_hold_in_the_process(tmp_path: Path) -> None:
     (tmp_path / "a.parquet").write_bytes(write_parquet(pictures(3)))
-    with Tables() as tables:
+    with ArrowReader() as tables:
         tables.columns(tmp_path / "a.parquet")
         limits = Path(f"/proc/{process_of(tables).pid}/limits").read_text()
         assert re.search(r"Max core file size +0 ", limits)

@@ -76,7 +76,7 @@ def test_no_other_name_is_found(name: bytes) -> None:
     ids=["a list", "floats", "wrong shape", "huge array", "state of a function", "state of a class", "empty", "text"],
 )
 def test_whatever_is_no_dictionary_of_byte_arrays_is_refused_by_name(content: bytes) -> None:
-    with pytest.raises(UserError, match="data_batch_1: no pickle of a data set"):
+    with pytest.raises(UserError, match="data_batch_1: not a pickle of a data set"):
         load_pickle("data_batch_1", content)
 
 
@@ -96,7 +96,7 @@ def test_a_pickle_takes_no_more_than_it_is_long(name: str) -> None:
         if name == "a place with a large number":
             assert load_pickle("batch", BOMBS[name]) == {"a": 1}
         else:
-            with pytest.raises(UserError, match="no pickle of a data set"):
+            with pytest.raises(UserError, match="not a pickle of a data set"):
                 load_pickle("batch", BOMBS[name])
         assert tracemalloc.get_traced_memory()[1] < 1 << 20
     finally:

@@ -68,14 +68,14 @@ def test_colours_of_sixteen_bits_give_their_upper_eight() -> None:
     ids=["floats", "32 bits"],
 )
 def test_pixels_without_a_range_are_refused(picture: Image.Image) -> None:
-    with pytest.raises(UserError, match=r"a\.tif: no picture.* its pixels are of the kind [FI]: convert it to 8 bits"):
+    with pytest.raises(UserError, match=r"a\.tif: not a picture.* its pixels have the mode [FI]: convert it to 8 bits"):
         decode("a.tif", written(picture, "TIFF"))
 
 
 @pytest.mark.parametrize("kind", ["EPS", "ICO", "PCX", "SGI", "TGA", "PDF", "JPEG2000"])
 def test_other_formats_are_not_opened(kind: str) -> None:
     """Whatever their names say: some of them start programs."""
-    with pytest.raises(UserError, match=r"3\.png: no picture, .* none of BMP, GIF, JPEG, PNG, PPM, TIFF, WEBP"):
+    with pytest.raises(UserError, match=r"3\.png: not a picture, .* none of BMP, GIF, JPEG, PNG, PPM, TIFF, WEBP"):
         decode("3.png", written(Image.new("RGB", (8, 8)), kind))
 
 

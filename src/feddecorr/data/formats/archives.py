@@ -1,4 +1,4 @@
-"""The files of a folder or an archive, read into memory: nothing is ever written where an archive says."""
+"""The files of a folder or an archive, read into memory: nothing is ever extracted to disk."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ COMPRESSED: dict[bytes, Callable[[Path], io.BufferedIOBase | io.RawIOBase]] = {
     b"\xfd7zXZ\x00": lzma.LZMAFile,
     b"BZh": bz2.BZ2File,
 }
-"""What opens a compressed tar, by the first bytes of the file."""
+"""Opens a compressed tar, by the first bytes of the file."""
 
 Wanted = Callable[[str], bool]
-"""Says of a file's name (with the folders it lies in) whether its content is needed."""
+"""Says whether a file, by its path in the archive, is needed."""
 
 
 def collect(path: Path, wanted: Wanted) -> dict[str, bytes]:
@@ -66,7 +66,7 @@ def gunzip(name: str, content: bytes) -> bytes:
 
 
 class _Bounded(io.RawIOBase):
-    """A stream that ends in an error when it turns out to be longer than is allowed."""
+    """A stream that raises an error when it is longer than allowed."""
 
     def __init__(self, source: io.BufferedIOBase | io.RawIOBase, allowance: Allowance) -> None:
         self._source = source
@@ -94,11 +94,11 @@ def _folder(path: Path, wanted: Wanted) -> Iterator[tuple[str, bytes]]:
 
 
 def _tar(path: Path, start: bytes, wanted: Wanted, allowance: Allowance) -> Iterator[tuple[str, bytes]]:
-    """Yield the files of a tar, whose bytes all count as they are unpacked; what no byte stands for is refused."""
+    """Yield the files of a tar. All unpacked bytes count; sparse files, whose zeros would not, are refused."""
     opener = next((opener for magic, opener in COMPRESSED.items() if start.startswith(magic)), io.FileIO)
     with opener(path) as source, tarfile.open(fileobj=_Bounded(source, allowance), mode="r|") as archive:
         for count, member in enumerate(iter(archive.next, None)):
-            archive.members.clear()  # type: ignore[attr-defined]  # which would keep them all
+            archive.members.clear()  # type: ignore[attr-defined]  # tarfile would keep them all
             plain = (member.isreg() and not member.issparse()) or member.isdir()
             _check(member.name, member.size, count=count, plain=plain)
             if member.isreg() and wanted(_tidy(member.name)):
@@ -127,10 +127,10 @@ def _tidy(name: str) -> str:
 
 
 def _check(name: str, size: int, *, count: int, plain: bool) -> None:
-    """Refuse what no data set's own archive holds."""
+    """Refuse what no data set's archive contains."""
     place = PureWindowsPath(name)  # knows both kinds of slashes, and drives
     if place.anchor or ".." in place.parts:
-        raise UserError(f"refused, for '{brief(name)}' would lie outside of the archive's own folder")
+        raise UserError(f"refused, for '{brief(name)}' would lie outside the archive's own folder")
     if not plain:
         raise UserError(f"refused, for '{brief(name)}' is a sparse file, a link or a device")
     if size > MEMBER:

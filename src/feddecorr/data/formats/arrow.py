@@ -1,4 +1,4 @@
-"""Parquet and Arrow files, read by a process of its own: whatever a file does to the library, it ends in a sentence."""
+"""Parquet and Arrow files, read in a separate process: whatever a file does to the library, it ends in an error."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ from feddecorr.data.formats.arrow_process import LENGTHS
 from feddecorr.errors import RunError, UserError, explain_refusal
 
 COMMAND = (sys.executable, "-P", arrow_process.__file__)
-"""Starts the process, without modules of the working directory."""
+"""Starts the process, without the working directory on its path."""
 
 ROW = 64
-"""Bytes that a row counts for at least: also rows of nothing take time."""
+"""Bytes that a row counts for at least: even empty rows take time."""
 
 SECONDS = 60
-"""Seconds of computing that any file may take; a second more for each MiB that it has."""
+"""Processor seconds that any file may take; a second more for each MiB of it."""
 
 LATE = [-getattr(signal, name) for name in ("SIGXCPU", "SIGALRM") if hasattr(signal, name)]
-"""The codes with which the process ends when it takes too long."""
+"""Exit codes of the process when it takes too long."""
 
-CRASHED = "crashed the library that reads it (pyarrow), so it is broken or hostile"
+CRASHED = "crashed the library that reads it (pyarrow), so it is broken or malicious"
 MISSING = "parquet and arrow files are read by pyarrow: pip install 'feddecorr[tables]'"
 
 
 class Frame(NamedTuple):
-    """A piece of an answer: what is said, and bytes of which the lengths are said."""
+    """A piece of an answer: a JSON head, and bytes whose lengths the head gives."""
 
     head: dict[str, Any]
     body: memoryview
     allowance: Allowance
 
 
-class Tables:
-    """Reads tables of any origin, as long as it is open; nothing of an answer is ever executed.
+class ArrowReader:
+    """Reads untrusted tables while it is open; nothing in an answer is ever executed.
 
-    The process is started when it is needed. One that crashed, or of whose answer not all was wanted, is ended.
+    The process starts when it is needed. It is killed after a crash, and when an answer is not read to its end.
     """
 
     def __init__(self) -> None:
@@ -59,24 +59,24 @@ class Tables:
         self.close()
 
     def close(self) -> int:
-        """End the process if there is one; return with which code it ended."""
+        """Kill the process if there is one; return its exit code."""
         process, self._process = self._process, None
         if process is None:
             return 0
         process.kill()
-        with suppress(BrokenPipeError), process:  # what it was asked last may not have reached it
+        with suppress(BrokenPipeError), process:  # the last question may not have reached it
             process.wait()
         return process.returncode
 
     def columns(self, path: Path) -> tuple[dict[str, frozenset[str]], bytes]:
-        """Return the columns, each with the names of its parts, and what Hugging Face's library notes of them."""
-        with _told(path):
+        """Return the columns, each with the names of its fields, and the metadata of Hugging Face's library."""
+        with _errors_named(path):
             (first,) = self._ask(path, "columns")
             return {name: frozenset(parts) for name, parts in first.head["columns"]}, bytes(first.body)
 
     def rows(self, path: Path, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-        """Yield the values of each row, few rows in memory at a time; of lists and the like, their type as a word."""
-        with _told(path), closing(self._ask(path, "rows", columns)) as frames:
+        """Yield the values of each row, few rows in memory at a time; of lists and the like, only the type's name."""
+        with _errors_named(path), closing(self._ask(path, "rows", columns)) as frames:
             known = [name for name, _ in next(frames).head["columns"]]
             for name in columns:
                 if name not in known:
@@ -86,26 +86,26 @@ class Tables:
                 yield from _with_bytes(head["rows"], body)
 
     def table(self, path: Path) -> list[tuple[str, NDArray[Any]]]:
-        """Return the columns with their names; they hold numbers or words."""
-        with _told(path), closing(self._ask(path, "table")) as frames:
+        """Return the columns with their names; they hold numbers or strings."""
+        with _errors_named(path), closing(self._ask(path, "table")) as frames:
             columns = next(frames).head["columns"]
             check_columns(len(columns))
             for name, parts in columns:
                 if parts:
-                    raise UserError(f"the column '{brief(name)}' holds lists or tables, not numbers or words")
+                    raise UserError(f"the column '{brief(name)}' holds lists or tables, not numbers or strings")
             pieces = [_arrays(*frame) for frame in frames]
             return [
                 (name, np.concatenate([piece[place] for piece in pieces])) for place, (name, _) in enumerate(columns)
             ]
 
     def _ask(self, path: Path, what: str, columns: Sequence[str] = ()) -> Generator[Frame]:
-        """Yield the answer, of which the first frame tells the columns."""
+        """Yield the answer; its first frame describes the columns."""
         length = path.stat().st_size
         asked: dict[str, Any] = {
             "path": str(path.absolute()),
             "what": what,
             "columns": list(columns),
-            "memory": length + min(TOTAL, max(MEMBER, PACKED * length)),  # the file itself is mapped
+            "memory": length + min(TOTAL, max(MEMBER, PACKED * length)),  # the file itself is memory-mapped
             "seconds": SECONDS + (length >> 20),
         }
         whole = False
@@ -133,11 +133,11 @@ class Tables:
 
 
 class _CrashError(Exception):
-    """The process ended, or said what it never says."""
+    """The process ended, or broke the protocol."""
 
 
 def _frames(process: subprocess.Popen[bytes], asked: Mapping[str, Any], allowance: Allowance) -> Iterator[Frame]:
-    """Yield the frames of an answer; bytes are counted before they are taken."""
+    """Yield the frames of an answer; bytes are counted before they are read."""
     assert process.stdin is not None  # noqa: S101
     assert process.stdout is not None  # noqa: S101
     try:
@@ -153,7 +153,7 @@ def _frames(process: subprocess.Popen[bytes], asked: Mapping[str, Any], allowanc
 
 
 def _check_end(last: Mapping[str, Any], memory: int) -> None:
-    """Raise what the last frame of an answer says, if it says why there is no more."""
+    """Raise the error that the last frame of an answer reports, if any."""
     match last["last"]:
         case "missing":
             raise UserError(MISSING)
@@ -171,7 +171,7 @@ def _exactly(stream: IO[bytes], count: int) -> bytes:
 
 
 def _with_bytes(rows: Any, body: memoryview) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows with the bytes whose lengths are in them."""
+    """Yield the rows, with bytes in place of their lengths."""
     start = 0
 
     def filled(value: Any) -> Any:
@@ -186,7 +186,7 @@ def _with_bytes(rows: Any, body: memoryview) -> Iterator[tuple[Any, ...]]:
 
 
 def _arrays(head: Mapping[str, Any], body: memoryview, allowance: Allowance) -> list[NDArray[Any]]:
-    """Return a piece of each column; words count as often as they come."""
+    """Return a piece of each column; strings count as often as they occur."""
     found, start = [], 0
     for kind, size, words in head["table"]:
         values: NDArray[Any] = np.frombuffer(body[start : start + size], np.dtype(kind))
@@ -200,7 +200,7 @@ def _arrays(head: Mapping[str, Any], body: memoryview, allowance: Allowance) -> 
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
+def _errors_named(path: Path) -> Iterator[None]:
     try:
         yield
     except (MemoryError, RunError):
@@ -208,4 +208,4 @@ def _told(path: Path) -> Iterator[None]:
     except UserError as error:
         raise UserError(MISSING if str(error) == MISSING else f"{path}: {error}") from error
     except Exception as error:  # a broken file can make the library say anything at all
-        raise UserError(f"{path} is no table that can be read: {brief(str(error))}") from error
+        raise UserError(f"{path} is not a readable table: {brief(str(error))}") from error

@@ -1,9 +1,9 @@
-"""What reads parquet and arrow files, in a process of its own: the one place where that library is loaded.
+"""The process that reads parquet and arrow files: the only place where pyarrow is loaded.
 
-It is started by its path and not as a module, so that neither this package nor PyTorch is loaded. Each line of its
-standard input asks for a file; what it answers are frames: two lengths, a head (JSON) and a body (plain bytes), of
-which the first tells the columns, and the last that it is the last. Nothing is decided here about what is allowed, but
-for the limits of this process: whoever asks counts what comes.
+It is started by its path and not as a module, so neither this package nor PyTorch is loaded. Each line of standard
+input asks for a file. The answer consists of frames: two lengths, a head (JSON) and a body (plain bytes). The first
+frame describes the columns, the last one says that it is the last. Here only the limits of this process are enforced:
+the caller counts what it receives.
 """
 
 from __future__ import annotations
@@ -19,32 +19,32 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 LENGTHS = struct.Struct("<QQ")
-"""How long the head and the body of a frame are."""
+"""The lengths of a frame's head and body."""
 
 ROWS = 64
-"""Rows of any values that are read together."""
+"""Rows that are read together."""
 
 CELLS = 1 << 21
 """Numbers of a table that are read together."""
 
 MOST_ROWS = 1 << 16
-"""Rows of a table that are read together at most, however narrow it is: words may be long."""
+"""Maximal number of rows of a table that are read together, however narrow it is: strings may be long."""
 
 PATIENCE = 600
-"""Seconds in which rows must come, also where the library waits for something and takes no time."""
+"""Seconds within which rows must arrive, even if the library waits without using the processor."""
 
 
 def main() -> None:
-    """Answer until nobody asks any more; whoever does not want the rest of an answer ends this process."""
+    """Answer until standard input ends; a caller that does not want the rest of an answer kills this process."""
     out = os.fdopen(os.dup(1), "wb")
     nowhere = os.open(os.devnull, os.O_RDWR)
-    for descriptor in (1, 2):  # what libraries print is for nobody
+    for descriptor in (1, 2):  # discard what libraries print
         os.dup2(nowhere, descriptor)
-    os.environ |= {"ARROW_DEFAULT_MEMORY_POOL": "system", "OPENBLAS_NUM_THREADS": "1"}  # others reserve much
+    os.environ |= {"ARROW_DEFAULT_MEMORY_POOL": "system", "OPENBLAS_NUM_THREADS": "1"}  # others reserve much memory
     for line in sys.stdin.buffer:
         asked = json.loads(line)
         try:
-            import pyarrow as pa  # noqa: PLC0415 - an extra
+            import pyarrow as pa  # noqa: PLC0415 - optional
             import pyarrow.parquet  # noqa: PLC0415
 
             _limit(asked)
@@ -74,13 +74,13 @@ def _send(out: BinaryIO, head: dict[str, Any], body: Sequence[bytes] = ()) -> No
 
 
 def _wake_after(seconds: int) -> None:
-    """End this process then; 0 takes it back."""
+    """End this process after that time; 0 cancels."""
     if hasattr(signal, "alarm"):  # not on every platform
         signal.alarm(seconds)
 
 
 def _limit(asked: dict[str, Any]) -> None:
-    """Take no more memory and time than was said, beyond what was taken before; leave no image of it when it fails."""
+    """Limit further memory and processor time to what the caller says; write no core dump."""
     _wake_after(PATIENCE)
     with suppress(ImportError):  # not on every platform
         import resource  # noqa: PLC0415
@@ -90,7 +90,7 @@ def _limit(asked: dict[str, Any]) -> None:
             resource.RLIMIT_CORE: 0,
             resource.RLIMIT_CPU: int(used.ru_utime + used.ru_stime) + 1 + asked["seconds"],
         }
-        with suppress(OSError):  # only Linux tells, and only there the limit holds
+        with suppress(OSError):  # only on Linux is this file there, and the limit enforced
             pages = int(Path("/proc/self/statm").read_text().split()[0])
             limits[resource.RLIMIT_AS] = pages * resource.getpagesize() + asked["memory"]
         for kind, limit in limits.items():
@@ -99,7 +99,7 @@ def _limit(asked: dict[str, Any]) -> None:
 
 
 def _answer(pa: Any, asked: dict[str, Any]) -> Iterator[tuple[dict[str, Any], list[bytes]]]:
-    """Yield the columns and what is noted of them, and then what was asked for."""
+    """Yield the columns and their metadata, and then what the caller asks for."""
     parquet, columns = asked["path"].endswith(".parquet"), asked["columns"]
     with pa.memory_map(asked["path"]) as source:
         file = pa.parquet.ParquetFile(source) if parquet else pa.ipc.open_stream(source)
@@ -119,12 +119,12 @@ def _answer(pa: Any, asked: dict[str, Any]) -> Iterator[tuple[dict[str, Any], li
 
 def _batches(file: Any, columns: list[str], rows: int) -> Iterator[Any]:
     for batch in file.iter_batches(rows, columns=columns, use_threads=False):
-        batch.validate(full=True)  # what a stranger wrote can point anywhere
+        batch.validate(full=True)  # offsets in an untrusted file can point anywhere
         yield batch
 
 
 def _pieces(stream: Any, columns: list[str]) -> Iterator[Any]:
-    """Yield few rows at a time: of a stream, the file says how many there are in a batch."""
+    """Yield few rows at a time: the size of a stream's batches is up to the file."""
     for whole in stream:
         batch = whole.select(columns)
         batch.validate(full=True)
@@ -133,7 +133,7 @@ def _pieces(stream: Any, columns: list[str]) -> Iterator[Any]:
 
 
 def _rows(batch: Any, columns: list[str]) -> tuple[dict[str, Any], list[bytes]]:
-    """Return rows in which the length of bytes stands for them."""
+    """Return rows in which bytes are replaced by their length."""
     body: list[bytes] = []
 
     def plain(value: Any) -> Any:
@@ -149,7 +149,7 @@ def _rows(batch: Any, columns: list[str]) -> tuple[dict[str, Any], list[bytes]]:
 
 
 def _table(pa: Any, batch: Any) -> tuple[dict[str, Any], list[bytes]]:
-    """Return columns of numbers as they are in memory, and of words as places (-1: none) in a list of words."""
+    """Return columns of numbers as they are in memory, and of strings as indices (-1: none) into a list."""
     head: list[Any] = []
     body: list[bytes] = []
     for column in batch.columns:
@@ -184,7 +184,7 @@ def _is_text(pa: Any, kind: Any) -> bool:
 
 
 def _words(pa: Any, values: Any) -> Any:
-    """Return a dictionary of the words, or of how Python writes values of another kind, with the place of each."""
+    """Return a dictionary array of the strings; values of other types are converted by `str`."""
     if pa.types.is_dictionary(values.type):
         return values
     if not _is_text(pa, values.type):

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from feddecorr.data.augment.changes import augment
+from feddecorr.data.augmentation import augment
 from feddecorr.training.batches import Visits
 from feddecorr.training.task import Task
 

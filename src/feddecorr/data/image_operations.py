@@ -1,7 +1,7 @@
 """AutoAugment's image operations over a batch, equal to Pillow's to the last bit.
 
 Images are of shape (n, height, width, channels) in uint8, with 1 or 3 channels. Operations that move pixels
-take the nearest one, and fill what comes from outside with grey.
+take the nearest one, and fill with grey from outside the image.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Matrix = tuple[float, float, float, float, float, float]
 
 
 def operate(pixels: Tensor, steps: Mapping[int, tuple[str, float]]) -> Tensor:
-    """Return the images, those in `steps` (operation and amount by row) changed; one pass for each operation."""
+    """Apply `steps` (operation and amount by row) to the images; one pass for each operation."""
     pixels = pixels.clone()
     groups: dict[str, list[int]] = defaultdict(list)
     for row, (name, _) in steps.items():
@@ -39,7 +39,9 @@ def operate(pixels: Tensor, steps: Mapping[int, tuple[str, float]]) -> Tensor:
                 chosen, [WARPS[name](amount, height, width) for name, amount in (steps[row] for row in rows)]
             )
         else:
-            changed = CHANGES[group](chosen, torch.tensor([steps[row][1] for row in rows], dtype=torch.float32))
+            changed = VALUE_OPERATIONS[group](
+                chosen, torch.tensor([steps[row][1] for row in rows], dtype=torch.float32)
+            )
         pixels.index_copy_(0, index, changed)
     return pixels
 
@@ -55,17 +57,17 @@ def shear_y(amount: float, *_: int) -> Matrix:
 
 
 def translate_x(amount: float, *_: int) -> Matrix:
-    """Move to the left by so many pixels."""
+    """Move to the left by the amount, in pixels."""
     return 1, 0, amount, 0, 1, 0
 
 
 def translate_y(amount: float, *_: int) -> Matrix:
-    """Move up by so many pixels."""
+    """Move up by the amount, in pixels."""
     return 1, 0, 0, 0, 1, amount
 
 
 def rotate(amount: float, height: int, width: int) -> Matrix:
-    """Turn about the centre by so many degrees, counter-clockwise."""
+    """Turn about the centre by the amount, in degrees, counter-clockwise."""
     cos, sin = math.cos(math.radians(amount)), math.sin(math.radians(amount))
     x, y = width / 2, height / 2
     return cos, -sin, x - cos * x + sin * y, sin, cos, y - sin * x - cos * y
@@ -82,7 +84,7 @@ def solarize(pixels: Tensor, amounts: Tensor) -> Tensor:
 
 
 def posterize(pixels: Tensor, amounts: Tensor) -> Tensor:
-    """Keep only so many of the eight bits."""
+    """Keep the highest bits of each value; the amount is their number."""
     masks = 256 - torch.exp2(8 - amounts)
     return pixels & masks.to(torch.uint8).view(-1, 1, 1, 1)
 
@@ -142,9 +144,9 @@ WARPS: dict[str, Callable[[float, int, int], Matrix]] = {
     "translate_y": translate_y,
     "rotate": rotate,
 }
-"""What moves pixels."""
+"""Operations that move pixels."""
 
-CHANGES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+VALUE_OPERATIONS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "autocontrast": autocontrast,
     "invert": invert,
     "equalize": equalize,
@@ -155,11 +157,11 @@ CHANGES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "brightness": brightness,
     "sharpness": sharpness,
 }
-"""What changes the values of pixels: takes images, and an amount for each of shape (n,), which may not matter."""
+"""Operations on the values of pixels: they take images and their amounts, of shape (n,), which some ignore."""
 
 
 def _warp(pixels: Tensor, matrices: list[Matrix]) -> Tensor:
-    """Move pixels, reckoning from their centres in steps of 1/65536, as Pillow does."""
+    """Move pixels, counted from their centres in steps of 1/65536, as Pillow does."""
     images, height, width, channels = pixels.shape
     fixed = [
         [math.floor(65536 * entry + 0.5) for entry in (a, b, c + (a + b) / 2, d, e, f + (d + e) / 2)]
@@ -196,6 +198,6 @@ def _grey(pixels: Tensor) -> Tensor:
 
 
 def _blend(zero: Tensor, pixels: Tensor, amounts: Tensor) -> Tensor:
-    """Go from `zero` (whole numbers) by the amount towards the image, and beyond it from 1 on."""
+    """Interpolate from `zero` (whole numbers) at 0 to the image at 1, and extrapolate beyond."""
     blended = torch.add((pixels - zero) * amounts.view(-1, 1, 1, 1), zero)
     return blended.clamp_(0, 255).to(torch.uint8)

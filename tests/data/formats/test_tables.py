@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from feddecorr.data.features import read_features
-from feddecorr.data.formats.csv_tables import read_csv
+from feddecorr.data.formats.tables import read_csv
 from feddecorr.errors import UserError
 
 
@@ -22,7 +22,7 @@ REFUSED = {
     "columns that are counted": (("0,1,2", "5,3,4", "2,7,1"), "line 1: it counts the columns"),
     "an empty cell": (("a,b", "1,2", "3,"), r"line 3: column 2 \('b'\) is empty"),
     "an empty cell without headings": (("1,2", ",4"), "line 2: column 1 is empty"),
-    "a word among numbers": (("a,b", "1,2", "3,n/a"), r"line 3: column 2 \('b'\) holds 'n/a', which is no number"),
+    "a word among numbers": (("a,b", "1,2", "3,n/a"), r"line 3: column 2 \('b'\) holds 'n/a', which is not a number"),
     "a cell too few": (("a,b,c", "1,2,3", "3,4"), "line 3: 2 cells, where the first line has 3"),
     "two columns of labels": (("a,label,class", "1,2,3"), "line 1: several columns could be the labels: label, class"),
     "an index with a heading": (("id,a", "7,1.5", "9,3", "4,1"), r"line 1: column 1 \('id'\) numbers the rows"),
@@ -31,8 +31,11 @@ REFUSED = {
     "a heading or a class": (("species", "cat", "dog", "cat"), "line 1: 'species' could be a heading or a class with"),
     "other separators": (("a;b", "1;2", "3;4"), "separated by commas, not by a semicolon"),
     "tabs": (("1\t2", "3\t4"), "separated by commas, not by a tab"),
-    "an infinite number": (("a,b", "1,2", "3,inf"), r"line 3: column 2 \('b'\) holds 'inf', which is no number"),
-    "no number": (("1,2", "nan,3"), "line 2: column 1 holds 'nan', which is no number"),
+    "an infinite number": (
+        ("a,b", "1,2", "3,inf"),
+        r"line 3: column 2 \('b'\) holds 'inf', which is not a finite number",
+    ),
+    "no number": (("1,2", "nan,3"), "line 2: column 1 holds 'nan', which is not a finite number"),
     "an empty label": (("a,label", "1,cat", "3,"), r"line 3: column 2 \('label'\) is empty"),
     "a heading alone": (("a,b",), "there is nothing below the heading"),
     "nothing": (("",), "is empty"),

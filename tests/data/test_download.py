@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from copies import Server, serve
 
-from feddecorr.data.fetch import download as downloading
-from feddecorr.data.fetch.download import Remote, download
+from feddecorr.data import download as downloading
+from feddecorr.data.download import Remote, download
 from feddecorr.errors import RunError
 
 CONTENT = bytes(range(256)) * 4000

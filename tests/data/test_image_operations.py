@@ -7,7 +7,7 @@ import torch
 from PIL import Image, ImageEnhance, ImageOps
 from torch import Tensor
 
-from feddecorr.data.augment.operations import CHANGES, FILL, WARPS, operate
+from feddecorr.data.image_operations import CHANGES, FILL, WARPS, operate
 
 Pillow = Callable[[Image.Image, float], Image.Image]
 

@@ -4,10 +4,9 @@ import torch
 from small import result, small
 from torch import Tensor
 
-from feddecorr.data.augment import changes as augmentation
-from feddecorr.data.augment.autoaugment import AMOUNTS, POLICY, autoaugment
-from feddecorr.data.augment.changes import augment, crop, flip
-from feddecorr.data.augment.operations import CHANGES, WARPS, operate
+from feddecorr.data import augmentation
+from feddecorr.data.augmentation import AMOUNTS, POLICY, augment, autoaugment, crop, flip
+from feddecorr.data.image_operations import CHANGES, WARPS, operate
 from feddecorr.errors import UserError
 from feddecorr.runs.pipeline import run
 

@@ -1,1 +1,0 @@
-"""Random changes of training images."""

@@ -1,0 +1,78 @@
+"""Data sets that need no download: embedded handwritten digits, and seeded Gaussian classes of any size."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from typing import Annotated, Literal
+
+import numpy as np
+import torch
+from pydantic import BeforeValidator, Field, PositiveInt
+
+from feddecorr.core.lists import read_list
+from feddecorr.core.randomness import generator
+from feddecorr.core.threads import threads
+from feddecorr.data.dataset import Data, Dataset, Images
+
+TEST_EVERY = 5
+DIGEST = "fa74e09b883fe06ca17649e4f5c25e67a4dfd219a0a5b1c107d5c27e13683888"
+
+AT_ONCE = 1000
+"""Images drawn at once: as floats they take four times the memory."""
+
+
+class Digits(Data):
+    """1797 real handwritten digits of 8×8 pixels, embedded; every fifth image is a test image.
+
+    Source: E. Alpaydin and C. Kaynak, "Optical Recognition of Handwritten Digits", UCI Machine Learning
+    Repository, 1998, https://doi.org/10.24432/C50P49 (CC BY 4.0); the part that scikit-learn ships.
+    """
+
+    augment: Annotated[tuple[Literal["crop", "flip"], ...], BeforeValidator(read_list)] = Field(
+        (), description="augmentation of training images: none, or crop and flip (AutoAugment needs 256 grey values)"
+    )
+
+    def read(self) -> Dataset:
+        """Return 1437 training and 360 test images with pixels from 0 to 16."""
+        with np.load(str(files("feddecorr.data") / "digits.npz")) as stored:
+            pixels = torch.from_numpy(stored["pixels"]).unsqueeze(-1)
+            labels = torch.from_numpy(stored["labels"]).long()
+        test = torch.arange(len(labels)) % TEST_EVERY == 0
+        train = Images(pixels[~test], labels[~test])
+        return Dataset.of(train, Images(pixels[test], labels[test]), tuple(str(digit) for digit in range(10)))
+
+    def verify(self) -> tuple[Dataset, list[str]]:
+        """Compare with the digest of the embedded images."""
+        dataset = self.read()
+        found = dataset.sha256
+        return dataset, [] if found == DIGEST else [f"the images have sha256 {found}, expected {DIGEST}"]
+
+
+class Synthetic(Data):
+    """Images of Gaussian classes: a random mean image for each class plus independent noise."""
+
+    train: PositiveInt = Field(2000, description="training images")
+    test: PositiveInt = Field(500, description="test images")
+    classes: int = Field(10, ge=2, description="classes, equally frequent up to rounding")
+    channels: PositiveInt = Field(3, description="channels of an image")
+    size: PositiveInt = Field(32, description="height and width of an image")
+    noise: float = Field(2.0, gt=0, description="standard deviation of the noise, relative to that of the class means")
+    seed: int = Field(0, description="seed of the images themselves; the run's seed does not change them")
+
+    def read(self) -> Dataset:
+        """Draw the images; one standard deviation is 16 pixel values around 128."""
+        shape = (self.size, self.size, self.channels)
+        means = torch.randn(self.classes, *shape, generator=generator(self.seed, "synthetic/classes"))
+
+        def draw(part: str, count: int) -> Images:
+            stream = generator(self.seed, f"synthetic/{part}")
+            labels = torch.arange(count) % self.classes
+            pixels = torch.empty(count, *shape, dtype=torch.uint8)
+            for few, out in zip(labels.split(AT_ONCE), pixels.split(AT_ONCE), strict=True):
+                noise = torch.randn(len(few), *shape, generator=stream)
+                out.copy_(means[few].add_(noise, alpha=self.noise).mul_(16).add_(128).round_().clamp_(0, 255))
+            return Images(pixels, labels)
+
+        names = tuple(str(label) for label in range(self.classes))
+        with threads(1):  # a few thousand numbers at a time: more threads would not help
+            return Dataset.of(draw("train", self.train), draw("test", self.test), names)

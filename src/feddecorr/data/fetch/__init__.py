@@ -1,1 +1,0 @@
-"""Where public data sets come from."""
