@@ -6,7 +6,7 @@ from torch import Tensor
 
 from feddecorr.data import augmentation
 from feddecorr.data.augmentation import AMOUNTS, POLICY, augment, autoaugment, crop, flip
-from feddecorr.data.image_operations import CHANGES, WARPS, operate
+from feddecorr.data.image_operations import VALUE_OPERATIONS, WARPS, operate
 from feddecorr.errors import UserError
 from feddecorr.runs.pipeline import run
 
@@ -70,7 +70,7 @@ def test_the_policy_has_25_pairs_of_known_operations() -> None:
             assert level in range(10)
 
 
-@pytest.mark.parametrize("name", sorted({*WARPS, *CHANGES} - {"autocontrast", "equalize", "invert"}))
+@pytest.mark.parametrize("name", sorted({*WARPS, *VALUE_OPERATIONS} - {"autocontrast", "equalize", "invert"}))
 def test_an_operation_of_strength_zero_changes_nothing(name: str) -> None:
     pixels = noise(4, 32, 32, 3)
     assert torch.equal(operate(pixels, {row: (name, AMOUNTS[name](0.0, 32, 32)) for row in range(4)}), pixels)

@@ -93,7 +93,7 @@ def changed(files: Files, name: str, content: bytes | None) -> Files:
     [
         (changed(cifar10_python(), "data_batch_3", None), "data_batch_3 not found; readable layouts are python"),
         (changed(cifar10_python(), "test_batch", b"\x80\x02}"), "test_batch: not a pickle of a data set, or cut off"),
-        (changed(cifar10_python(), "test_batch", python2_pickle({"data": 1})), "test_batch: 'data' is no array"),
+        (changed(cifar10_python(), "test_batch", python2_pickle({"data": 1})), "test_batch: 'data' is not an array"),
         (
             changed(
                 cifar10_python(),
@@ -112,7 +112,7 @@ def changed(files: Files, name: str, content: bytes | None) -> Files:
         ),
         (
             changed(cifar10_binary(), "data_batch_2.bin", bytes(3072)),
-            "3,072 bytes, no whole number",
+            "3,072 bytes, not a multiple",
         ),
         (changed(cifar10_binary(), "data_batch_2.bin", b""), r"data_batch_2\.bin: 0 bytes"),
         (changed(cifar10_sheets(), "data_batch_5.png", b"text"), r"data_batch_5\.png: not a picture, or cut off"),

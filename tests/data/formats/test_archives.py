@@ -38,7 +38,7 @@ EVIL_NAMES = ["../evil", "a/../../evil", "/evil", "\\evil", "C:\\evil", "..\\evi
 def test_names_that_lead_outside_are_refused(name: str, tmp_path: Path) -> None:
     """Even where nothing is written: such an archive is nobody's official copy."""
     for archive in (write_tar(tmp_path / "a.tgz", {name: b""}), write_zip(tmp_path / "a.zip", {name: b""})):
-        with pytest.raises(UserError, match="outside of the archive's own folder"):
+        with pytest.raises(UserError, match="outside the archive's own folder"):
             collect(archive, wanted)
 
 
