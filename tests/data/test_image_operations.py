@@ -7,7 +7,7 @@ import torch
 from PIL import Image, ImageEnhance, ImageOps
 from torch import Tensor
 
-from feddecorr.data.image_operations import VALUE_OPERATIONS, FILL, WARPS, operate
+from feddecorr.data.image_operations import FILL, VALUE_OPERATIONS, WARPS, operate
 
 Pillow = Callable[[Image.Image, float], Image.Image]
 

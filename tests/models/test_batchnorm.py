@@ -93,7 +93,7 @@ def test_statistics_stay_after_the_given_round_and_not_before() -> None:
 
 def test_pooled_variances_are_larger_than_averaged_ones() -> None:
     """In the first round, where all else is the same, by the variance of the clients' means."""
-    (plain,), (pooled,) = (run(small("rounds=1", f"buffers={kind}")) for kind in ("average", "pooled"))
+    (plain,), (pooled,) = (run(small("rounds=1", f"batchnorm={kind}")) for kind in ("average", "pooled"))
     wider = [name for name in plain.state if name.endswith("running_var")]
     assert all((pooled.state[name] > plain.state[name]).all() for name in wider)
     others = plain.state.keys() - wider
@@ -102,7 +102,7 @@ def test_pooled_variances_are_larger_than_averaged_ones() -> None:
 
 def test_of_one_client_pooled_is_averaged() -> None:
     words = ["clients=1", "partition=homogeneous"]
-    one, other = (result(run(small(*words, f"buffers={kind}"))) for kind in ("average", "pooled"))
+    one, other = (result(run(small(*words, f"batchnorm={kind}"))) for kind in ("average", "pooled"))
     assert one == other
 
 
@@ -112,7 +112,7 @@ def test_of_one_client_pooled_is_averaged() -> None:
         (["batchnorm=fixed"], "batchnorm=fixed needs the round after which statistics stay: fix_after=ROUND"),
         (["fix_after=3"], "fix_after=3 is for batchnorm=fixed, not for batchnorm=average"),
         (["batchnorm=fixed", "fix_after=0"], "greater than 0"),
-        (["buffers=frozen"], "'average', 'pooled', 'fixed' or 'local'"),
+        (["batchnorm=frozen"], "'average', 'pooled', 'fixed' or 'local'"),
     ],
 )
 def test_what_is_wrong_is_said(words: list[str], message: str) -> None:

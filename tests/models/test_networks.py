@@ -166,7 +166,7 @@ def test_a_perceptron_without_hidden_layers_is_logistic_regression() -> None:
 @pytest.mark.parametrize(("norm", "more"), [("none", 0), ("layer", 2 * 40), ("batch", 2 * 40)])
 def test_a_perceptron_may_normalize_before_each_relu(norm: str, more: int) -> None:
     """A scale and a shift for each hidden feature; the representation is not negative unless it is left linear."""
-    bent, straight = (build(make("mlp", widths=[24, 16], norm=norm, bend=bend), SMALL) for bend in (True, False))
+    bent, straight = (build(make("mlp", widths=[24, 16], norm=norm, final_relu=relu), SMALL) for relu in (True, False))
     assert parameters(bent) == parameters(straight) == (192 + 1) * 24 + (24 + 1) * 16 + (16 + 1) * 10 + more
     for model, least in ((bent, 0.0), (straight, -torch.inf)):
         with capture_representations(model) as seen:
