@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 
 from feddecorr.collapse.comparison import Comparison, compare
 from feddecorr.collapse.decisions import DecisionMeasures, measure_decisions
+from feddecorr.collapse.factor import Factor
 from feddecorr.collapse.fields import DOCUMENT, MEMORY, is_recorded, is_written
 from feddecorr.collapse.gathered import Batch, Gathered, gather
 from feddecorr.collapse.measures import Measures, Principal, measure_spread
@@ -21,6 +23,20 @@ from feddecorr.collapse.weights import WeightMeasures, measure_weights
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+Classes = Mapping[int, Factor]
+"""Count, mean and spread of each class, by its label."""
+
+CustomMeasure = Callable[[Principal, Classes | None], float | None]
+"""A measure of your own: of all representations and, where there are labels, of those of each class."""
+
+
+def measure_custom(
+    measures: Mapping[str, CustomMeasure], principal: Principal, classes: Classes | None = None
+) -> dict[str, float] | None:
+    """Return the values of your own measures by name; what is None or not finite cannot be told."""
+    found = {name: measure(principal, classes) for name, measure in measures.items()}
+    return {name: float(value) for name, value in found.items() if value is not None and math.isfinite(value)} or None
+
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Diagnosis(Comparison, WeightMeasures, DecisionMeasures, ClassMeasures, Measures):
@@ -30,6 +46,8 @@ class Diagnosis(Comparison, WeightMeasures, DecisionMeasures, ClassMeasures, Mea
     without labels. `print` and notebooks show a table and the answer in words.
     """
 
+    measures: dict[str, float] | None = None
+    """Further measures by name, your own among them."""
     name: str = field(default="model", metadata=DOCUMENT)
     client: int | None = field(default=None, metadata=DOCUMENT)
     """Whose model it is, if it is not a global one."""
@@ -39,7 +57,14 @@ class Diagnosis(Comparison, WeightMeasures, DecisionMeasures, ClassMeasures, Mea
     gathered: Gathered | None = field(default=None, compare=False, metadata=MEMORY)
 
     @classmethod
-    def of(cls, name: str, gathered: Gathered, *, subject: Subject | None = None) -> Diagnosis:
+    def of(
+        cls,
+        name: str,
+        gathered: Gathered,
+        *,
+        subject: Subject | None = None,
+        measures: Mapping[str, CustomMeasure] | None = None,
+    ) -> Diagnosis:
         """Compute all measures of what one pass has left, with what else is known of the model."""
         subject = subject or Subject()
         principal = Principal(gathered.statistics.moments)
@@ -53,6 +78,7 @@ class Diagnosis(Comparison, WeightMeasures, DecisionMeasures, ClassMeasures, Mea
             name=name,
             principal=principal,
             gathered=gathered,
+            measures=measure_custom(measures or {}, principal, gathered.statistics.classes),
             **vars(measure_spread(principal)),
             **vars(measure_classes(gathered.statistics, subject.classifier)),
             **vars(measure_decisions(gathered)),

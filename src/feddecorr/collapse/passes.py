@@ -9,22 +9,30 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from feddecorr.collapse.diagnosis import Diagnosis, Subject
+from feddecorr.collapse.diagnosis import CustomMeasure, Diagnosis, Subject
 from feddecorr.collapse.gathered import Batch, gather
 from feddecorr.collapse.representation import capture_representations, find_classifier
 from feddecorr.collapse.weights import classifier_weight
 from feddecorr.errors import UserError
 
 
-def diagnose(model: nn.Module, loader: Iterable[Any], layer: str | None = None, *, name: str = "model") -> Diagnosis:
+def diagnose(
+    model: nn.Module,
+    loader: Iterable[Any],
+    layer: str | None = None,
+    *,
+    name: str = "model",
+    measures: Mapping[str, CustomMeasure] | None = None,
+) -> Diagnosis:
     """Go once over the loader in evaluation mode, and find out whether the model has collapsed.
 
     The loader gives batches of inputs, (inputs, labels, …), or mappings with an entry `labels`, whose other
     entries the model takes by name. The representation is what the classifier takes in, or what the named layer
-    does (see `capture_representations`). The model is the same after as before.
+    does (see `capture_representations`). `measures` are further ones by name, each a function of the `Principal`
+    components and of each class. The model is the same after as before.
     """
     subject = Subject(model=model, classifier=classifier_weight(find_classifier(model, layer)))
-    return Diagnosis.of(name, gather(forward(model, loader, layer)), subject=subject)
+    return Diagnosis.of(name, gather(forward(model, loader, layer)), subject=subject, measures=measures)
 
 
 @torch.no_grad()

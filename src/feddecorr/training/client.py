@@ -16,7 +16,6 @@ from feddecorr.objective.context import Trained
 from feddecorr.training.batched.merging import merge
 from feddecorr.training.batched.side_by_side import SideBySide
 from feddecorr.training.client_round import ClientError, Part
-from feddecorr.training.optimizers import OPTIMIZERS
 from feddecorr.training.shards import Shard
 from feddecorr.training.single import Alone
 from feddecorr.training.task import Task
@@ -134,7 +133,8 @@ class Client:
     def _train(self, learner: Learner[Step], number: int) -> list[float]:
         """Take all local steps; return what they amount to after each."""
         training = self.task.experiment.training
-        optimizer = OPTIMIZERS[training.optimizer](learner.trainable, training, training.rate(number))
+        stacked = isinstance(learner, SideBySide)
+        optimizer = training.optimizer.stepper(learner.trainable, training, training.rate(number), stacked=stacked)
         amounts = []
         for step in learner.steps:
             gradients = learner.gradients(step)

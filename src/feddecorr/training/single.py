@@ -10,10 +10,10 @@ from torch import Tensor
 
 from feddecorr.collapse.feature_maps import FeatureMaps, capture_feature_maps
 from feddecorr.collapse.representation import Seen, capture_representations
+from feddecorr.objective.optimizers import clip
 from feddecorr.objective.terms import Pass, Term
 from feddecorr.training.batches import Batch
 from feddecorr.training.client_round import Part
-from feddecorr.training.optimizers import clip
 from feddecorr.training.term_values import Tally
 
 

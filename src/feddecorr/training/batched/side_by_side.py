@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from feddecorr.core.states import STATISTICS, State
+from feddecorr.objective.optimizers import clip_each
 from feddecorr.objective.terms import Pass
 from feddecorr.training.batched.joined_maps import TooFewError
 from feddecorr.training.batched.joint_batches import JointBatches, JointStep
@@ -15,7 +16,6 @@ from feddecorr.training.batched.objectives import Objectives
 from feddecorr.training.batched.span import Span, spanned_weights
 from feddecorr.training.batched.stacked import Stacked
 from feddecorr.training.client_round import ClientError, Part
-from feddecorr.training.optimizers import clip_each
 from feddecorr.training.task import Task
 from feddecorr.training.term_values import Tally
 
