@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from feddecorr.collapse.diagnosis import Classes
+from feddecorr.collapse.diagnosis import ClassSpreads
 from feddecorr.collapse.measures import Principal
 from feddecorr.config.measures import Measure
 from feddecorr.core.messages import RoundInfo, Server, Update
@@ -251,7 +251,7 @@ class Normed(Optimizer):
 class Gini(Measure):
     """Gini coefficient of the eigenvalues: 0 when all are equal, near 1 when one carries all."""
 
-    def __call__(self, principal: Principal, classes: Classes | None) -> float | None:
+    def __call__(self, principal: Principal, classes: ClassSpreads | None) -> float | None:
         """Return the coefficient."""
         values = principal.values.flip(0)
         places = torch.arange(1, len(values) + 1, dtype=values.dtype)
@@ -263,7 +263,7 @@ class Farthest(Measure):
 
     power: int = 1
 
-    def __call__(self, principal: Principal, classes: Classes | None) -> float | None:
+    def __call__(self, principal: Principal, classes: ClassSpreads | None) -> float | None:
         """Return it where labels are measured."""
         if classes is None:
             return None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from feddecorr.collapse.factor import Factor
+from feddecorr.collapse.class_spread import ClassSpread
 from feddecorr.collapse.gathered import Batch, Gathered
 
 
@@ -35,7 +35,7 @@ def measure_decisions(gathered: Gathered) -> DecisionMeasures:
     )
 
 
-def disagreement(sample: Batch, classes: dict[int, Factor], centre: Tensor) -> float | None:
+def disagreement(sample: Batch, classes: dict[int, ClassSpread], centre: Tensor) -> float | None:
     """Return NC4: the share of samples for which the model does not choose the class with the nearest mean."""
     if sample.decisions is None:
         return None

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
-from feddecorr.collapse.comparison import Comparison, compare
+from feddecorr.collapse.comparison import ReferenceMeasures, compare
 from feddecorr.collapse.decisions import DecisionMeasures, measure_decisions
-from feddecorr.collapse.factor import Factor
+from feddecorr.collapse.class_spread import ClassSpread
 from feddecorr.collapse.fields import DOCUMENT, MEMORY, is_recorded, is_written
 from feddecorr.collapse.gathered import Batch, Gathered, gather
 from feddecorr.collapse.measures import Measures, Principal, measure_spread
@@ -23,15 +23,15 @@ from feddecorr.collapse.weights import WeightMeasures, measure_weights
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-Classes = Mapping[int, Factor]
+ClassSpreads = Mapping[int, ClassSpread]
 """Count, mean and spread of each class, by its label."""
 
-CustomMeasure = Callable[[Principal, Classes | None], float | None]
+CustomMeasure = Callable[[Principal, ClassSpreads | None], float | None]
 """A measure of your own: of all representations and, where there are labels, of those of each class."""
 
 
 def measure_custom(
-    measures: Mapping[str, CustomMeasure], principal: Principal, classes: Classes | None = None
+    measures: Mapping[str, CustomMeasure], principal: Principal, classes: ClassSpreads | None = None
 ) -> dict[str, float] | None:
     """Return the values of your own measures by name; what is None or not finite cannot be told."""
     found = {name: measure(principal, classes) for name, measure in measures.items()}
@@ -39,7 +39,7 @@ def measure_custom(
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Diagnosis(Comparison, WeightMeasures, DecisionMeasures, ClassMeasures, Measures):
+class Diagnosis(ReferenceMeasures, WeightMeasures, DecisionMeasures, ClassMeasures, Measures):
     """What was found out about one model's representations: from the pass over them to the report, this one value.
 
     Every measure is a field: `diagnosis.effective_rank`. None is what cannot be told, such as neural collapse
@@ -69,7 +69,7 @@ class Diagnosis(Comparison, WeightMeasures, DecisionMeasures, ClassMeasures, Mea
         subject = subject or Subject()
         principal = Principal(gathered.statistics.moments)
         reference, model = subject.reference, subject.model
-        weighed, compared = WeightMeasures(), Comparison()
+        weighed, compared = WeightMeasures(), ReferenceMeasures()
         if model is not None:
             weighed = measure_weights(model, subject.classifier, principal)
         if reference is not None and reference.principal is not None:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from feddecorr.collapse import spectrum
-from feddecorr.collapse.factor import Factor
+from feddecorr.collapse.class_spread import ClassSpread
 from feddecorr.collapse.fields import DOCUMENT
 from feddecorr.collapse.statistics import Statistics
 
@@ -65,7 +65,7 @@ def measure_classes(statistics: Statistics, classifier: Tensor | None = None) ->
     )
 
 
-def _effective_rank(factor: Factor) -> float | None:
+def _effective_rank(factor: ClassSpread) -> float | None:
     values = factor.singular_values()
     return None if values is None else spectrum.effective_rank(values)
 
@@ -78,7 +78,7 @@ def _variability(statistics: Statistics, means: Tensor) -> float | None:
         return None
     axes = directions[seen]  # the d-dimensional part without which Σ_B⁺ is zero
     total = ((axes @ statistics.moments.scatter) * axes).sum(1)
-    classes: Mapping[int, Factor] = statistics.classes or {}
+    classes: Mapping[int, ClassSpread] = statistics.classes or {}
     counts = axes.new_tensor([factor.count for factor in classes.values()])
     gaps = torch.stack([factor.mean - statistics.moments.mean for factor in classes.values()]) @ axes.T
     within = (total - counts @ gaps.square()).clamp(min=0) / statistics.moments.count

@@ -6,7 +6,7 @@ from dataclasses import fields
 
 from pydantic import Field, PositiveInt
 
-from feddecorr.collapse.diagnosis import Classes, Diagnosis
+from feddecorr.collapse.diagnosis import ClassSpreads, Diagnosis
 from feddecorr.collapse.measures import Principal
 from feddecorr.core.registry import Config, Registry
 
@@ -14,7 +14,7 @@ from feddecorr.core.registry import Config, Registry
 class Measure(Config):
     """One number about the representations of the test images, recorded under its name."""
 
-    def __call__(self, principal: Principal, classes: Classes | None) -> float | None:
+    def __call__(self, principal: Principal, classes: ClassSpreads | None) -> float | None:
         """Return the number, or None where there is none.
 
         `principal` holds count, mean and covariance of all representations, with its eigenvalues and eigenvectors;
@@ -26,7 +26,7 @@ class Measure(Config):
 class ConditionNumber(Measure):
     """The largest eigenvalue of the covariance by the smallest that is more than rounding."""
 
-    def __call__(self, principal: Principal, classes: Classes | None) -> float | None:  # noqa: ARG002
+    def __call__(self, principal: Principal, classes: ClassSpreads | None) -> float | None:  # noqa: ARG002
         """Return λ₁/λᵣ, with r the numerical rank."""
         return float(principal.values[0] / principal.values[principal.rank - 1]) if principal.rank else None
 
@@ -36,7 +36,7 @@ class ExplainedVariance(Measure):
 
     components: PositiveInt = Field(10, description="number of directions")
 
-    def __call__(self, principal: Principal, classes: Classes | None) -> float | None:  # noqa: ARG002
+    def __call__(self, principal: Principal, classes: ClassSpreads | None) -> float | None:  # noqa: ARG002
         """Return Σλ₁…λₖ/Σλ."""
         total = float(principal.values.sum())
         return float(principal.values[: self.components].sum()) / total if total > 0 else None

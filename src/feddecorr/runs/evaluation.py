@@ -18,7 +18,7 @@ from torch.nn.functional import cross_entropy
 
 from feddecorr.collapse.decisions import DecisionMeasures
 from feddecorr.collapse.diagnosis import Diagnosis, Subject, measure_custom
-from feddecorr.collapse.gathered import Batch, Part, add_up
+from feddecorr.collapse.gathered import Batch, ChunkStatistics, add_up
 from feddecorr.collapse.layer_ranks import layer_ranks
 from feddecorr.collapse.measures import Principal, measure_spread
 from feddecorr.collapse.representation import capture_representations, find_classifier
@@ -87,7 +87,7 @@ class Evaluator:
         scores: list[Score] = []
         with threads(self._threads):
             found = Diagnosis.of(
-                name, add_up(self._look(scores, Part.of, *networks)), subject=subject, measures=self._measures
+                name, add_up(self._look(scores, ChunkStatistics.of, *networks)), subject=subject, measures=self._measures
             )
         return replace(found, loss=_mean(scores, found.samples).loss)
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from feddecorr.collapse.feature_maps import FeatureMaps, capture_feature_maps
-from feddecorr.collapse.representation import Seen, capture_representations
+from feddecorr.collapse.representation import Representations, capture_representations
 from feddecorr.objective.optimizers import clip
 from feddecorr.objective.terms import Pass, Term
 from feddecorr.training.batches import Batch
@@ -20,7 +20,7 @@ from feddecorr.training.term_values import Tally
 class Alone:
     """Learns from batches of images and labels, while it is `watching` what the module makes of them."""
 
-    _seen: Seen
+    _seen: Representations
 
     def __init__(self, part: Part) -> None:
         self.steps = part.visits.batches()
