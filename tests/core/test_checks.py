@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from feddecorr.core.checks import NAME, Check, OneOf, Real, ListOf, MappingOf, Text, Whole, is_plain, printable, shown
+from feddecorr.core.checks import NAME, Check, ListOf, MappingOf, OneOf, Real, Text, Whole, is_plain, printable, shown
 from feddecorr.errors import UserError
 
 

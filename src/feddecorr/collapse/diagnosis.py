@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
+from feddecorr.collapse.class_spread import ClassSpread
 from feddecorr.collapse.comparison import ReferenceMeasures, compare
 from feddecorr.collapse.decisions import DecisionMeasures, measure_decisions
-from feddecorr.collapse.class_spread import ClassSpread
 from feddecorr.collapse.fields import DOCUMENT, MEMORY, is_recorded, is_written
 from feddecorr.collapse.gathered import Batch, Gathered, gather
 from feddecorr.collapse.measures import Measures, Principal, measure_spread

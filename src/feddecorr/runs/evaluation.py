@@ -87,7 +87,10 @@ class Evaluator:
         scores: list[Score] = []
         with threads(self._threads):
             found = Diagnosis.of(
-                name, add_up(self._look(scores, ChunkStatistics.of, *networks)), subject=subject, measures=self._measures
+                name,
+                add_up(self._look(scores, ChunkStatistics.of, *networks)),
+                subject=subject,
+                measures=self._measures,
             )
         return replace(found, loss=_mean(scores, found.samples).loss)
 
