@@ -86,12 +86,8 @@ class Evaluator:
         subject = Subject(model if weights else None, classifier_weight(find_classifier(model, layer)), reference)
         scores: list[Score] = []
         with threads(self._threads):
-            found = Diagnosis.of(
-                name,
-                add_up(self._look(scores, ChunkStatistics.of, *networks)),
-                subject=subject,
-                measures=self._measures,
-            )
+            gathered = add_up(self._look(scores, ChunkStatistics.of, *networks))
+            found = Diagnosis.of(name, gathered, subject=subject, measures=self._measures)
         return replace(found, loss=_mean(scores, found.samples).loss)
 
     def layer_ranks(self, model: nn.Module) -> dict[str, float]:

@@ -99,9 +99,8 @@ class Client:
         self._set_mode(broadcast.round)
         parts = [ClientRound(self.task, self.model, broadcast, shard, memory) for shard, memory, _ in held]
         out_buffers = {shard.client: out_buffers.get("weights", {}) for shard, _, out_buffers in held}
-        kinds: dict[
-            tuple[str, ...], list[ClientRound]
-        ] = {}  # by the terms they have: a method may give them different ones
+        # By the terms they have: a method may give clients different ones.
+        kinds: dict[tuple[str, ...], list[ClientRound]] = {}
         for part in parts:
             if self.buffers:
                 _load(self.buffers, part.buffers, {})
