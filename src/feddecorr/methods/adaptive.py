@@ -1,4 +1,4 @@
-"""FedAdagrad, FedAdam and FedYogi: adaptive optimizers at the server, to which the clients' mean change is a gradient."""
+"""FedAdagrad, FedAdam and FedYogi: adaptive optimizers at the server; the clients' mean change is their gradient."""
 
 from __future__ import annotations
 
