@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from feddecorr.collapse.diagnosis import ClassSpreads, Diagnosis
-    from feddecorr.collapse.functions import effective_rank
     from feddecorr.collapse.gathered import Batch
-    from feddecorr.collapse.measures import Principal
+    from feddecorr.collapse.measures import Principal, effective_rank
     from feddecorr.collapse.passes import diagnose
     from feddecorr.collapse.representation import capture_representations
     from feddecorr.collapse.statistics import Statistics
@@ -119,7 +118,7 @@ _HOMES = {
     "convert_beta": "feddecorr.loss.beta",
     "cross_entropy": "feddecorr.objective.terms",
     "diagnose": "feddecorr.collapse.passes",
-    "effective_rank": "feddecorr.collapse.functions",
+    "effective_rank": "feddecorr.collapse.measures",
     "ensure": "feddecorr.runs.pipeline",
     "extrapolate": "feddecorr.core.states",
     "failure": "feddecorr.core.messages",

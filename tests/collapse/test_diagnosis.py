@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 import feddecorr
 from feddecorr import Diagnosis, diagnose
-from feddecorr.collapse.fields import is_recorded
 from feddecorr.collapse.gathered import Batch
+from feddecorr.collapse.measures import is_recorded
 from feddecorr.collapse.verdict import MEANINGS
 
 NUMBERS = (int, float, int | None, float | None)

@@ -9,6 +9,7 @@ from command_line import CommandLine
 from outside import Gini
 from small import small
 
+from feddecorr.collapse.diagnosis import CustomMeasure
 from feddecorr.collapse.measures import Principal
 from feddecorr.collapse.passes import diagnose
 from feddecorr.collapse.statistics import Statistics
@@ -87,7 +88,11 @@ def test_a_name_that_is_taken_is_refused() -> None:
 def test_plain_functions_will_do_for_a_diagnosis() -> None:
     """And what is not finite cannot be told."""
     loader = [torch.randn(20, 6)]
-    further = {"gini": Gini(), "largest": lambda principal, _: float(principal.values[0]), "no": lambda *_: torch.nan}
+    further: dict[str, CustomMeasure] = {
+        "gini": Gini(),
+        "largest": lambda principal, _: float(principal.values[0]),
+        "no": lambda *_: torch.nan,
+    }
     found = diagnose(torch.nn.Sequential(torch.nn.Linear(6, 4)), loader, measures=further)
     assert found.measures is not None
     assert found.measures.keys() == {"gini", "largest"}

@@ -10,8 +10,8 @@ from small import digest, result, small
 
 from feddecorr.config.experiment import Experiment
 from feddecorr.config.training import Evaluation, Training
-from feddecorr.core.lists import read_list
 from feddecorr.core.messages import Update
+from feddecorr.core.parsing import read_list
 from feddecorr.errors import UserError
 from feddecorr.runs.pipeline import resume, run
 from feddecorr.server.federation import Simulation

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from feddecorr.collapse.fields import DOCUMENT
-from feddecorr.collapse.measures import Principal
+from feddecorr.collapse.measures import DOCUMENT, Principal
 from feddecorr.collapse.spectrum import dimensions_for
 from feddecorr.collapse.statistics import Moments, centre
 from feddecorr.errors import UserError

@@ -12,11 +12,9 @@ from torch import Tensor, nn
 
 from feddecorr.collapse.class_spread import ClassSpread
 from feddecorr.collapse.comparison import ReferenceMeasures, compare
-from feddecorr.collapse.decisions import DecisionMeasures, measure_decisions
-from feddecorr.collapse.fields import DOCUMENT, MEMORY, is_recorded, is_written
 from feddecorr.collapse.gathered import Batch, Gathered, gather
-from feddecorr.collapse.measures import Measures, Principal, measure_spread
-from feddecorr.collapse.neural_collapse import ClassMeasures, measure_classes
+from feddecorr.collapse.measures import DOCUMENT, MEMORY, Measures, Principal, is_recorded, is_written, measure_spread
+from feddecorr.collapse.neural_collapse import ClassMeasures, DecisionMeasures, measure_classes, measure_decisions
 from feddecorr.collapse.verdict import rows, sentences
 from feddecorr.collapse.weights import WeightMeasures, measure_weights
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, PositiveInt, model_validator
 
 from feddecorr.config.training import AUTO, Evaluation, Training
-from feddecorr.core.lists import read_list
+from feddecorr.core.parsing import read_list
 from feddecorr.core.registry import Config, Registry
 from feddecorr.core.threads import threads_for
 from feddecorr.data import DATA, Data, Digits

@@ -11,8 +11,7 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
-from feddecorr.core.lists import read_list
-from feddecorr.core.strict_json import parse_json
+from feddecorr.core.parsing import parse_json, read_list
 from feddecorr.errors import UserError
 
 SEVERAL = ("regularizers", "transforms", "evaluation.measures")

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from pydantic import BeforeValidator, Field
 
-from feddecorr.core.lists import read_list
+from feddecorr.core.parsing import read_list
 from feddecorr.data.dataset import Data, Dataset, Images
 
 TEST_EVERY = 5

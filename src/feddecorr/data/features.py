@@ -16,8 +16,7 @@ from torch import Tensor
 from feddecorr.collapse.diagnosis import Diagnosis
 from feddecorr.collapse.gathered import CHUNK, Batch
 from feddecorr.core.files import load_tensors, reading
-from feddecorr.core.limits import MEMBER, brief, check_classes, check_width
-from feddecorr.core.npz import read_npz
+from feddecorr.core.limits import MEMBER, brief, check_classes, check_width, read_npz
 from feddecorr.data.formats.csv_tables import LABELS, read_csv
 from feddecorr.data.formats.pandas_tables import read_table
 from feddecorr.errors import UserError

@@ -14,8 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from feddecorr.core.limits import Allowance, brief
-from feddecorr.core.npz import read_at_most
+from feddecorr.core.limits import Allowance, brief, read_at_most
 from feddecorr.core.states import State
 from feddecorr.data.formats.pickles import Machine, StandIn, product
 from feddecorr.errors import UserError

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from feddecorr.core.limits import brief
-from feddecorr.core.strict_json import parse_json
+from feddecorr.core.parsing import parse_json
 from feddecorr.data.dataset import Dataset, Images
 from feddecorr.data.formats.layouts import Layout
 from feddecorr.data.formats.pickles import load_pickle
