@@ -26,7 +26,7 @@ from feddecorr.data import Synthetic
 from feddecorr.data.augmentation import augment
 from feddecorr.engines.allocator import keep_freed_memory
 from feddecorr.models import ResNet20
-from feddecorr.training.optimizers import SGD
+from feddecorr.objective.optimizers import FusedSGD
 from feddecorr.training.placement import prepare
 
 CONTESTANTS: dict[str, tuple[str, ...]] = {
@@ -46,7 +46,7 @@ def steps(repeats: int, size: int) -> Seconds:
     dataset = Synthetic(size=size).load()
     model = prepare(ResNet20().build((3, size, size), 10), Training())
     parameters = list(model.parameters())
-    optimizer = SGD(parameters, lr=1e-3, momentum=0.9, weight_decay=1e-5)
+    optimizer = FusedSGD(parameters, lr=1e-3, momentum=0.9, weight_decay=1e-5)
     chance = torch.Generator().manual_seed(0)
 
     def step(names: tuple[str, ...]) -> tuple[float, float]:

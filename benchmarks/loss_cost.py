@@ -27,8 +27,8 @@ from feddecorr.collapse.representation import capture_representations
 from feddecorr.engines.allocator import keep_freed_memory
 from feddecorr.loss import contrastive, decorrelation
 from feddecorr.models import MobileNetV2
+from feddecorr.objective.optimizers import FusedSGD
 from feddecorr.objective.terms import Pass, proximal
-from feddecorr.training.optimizers import SGD
 
 Loss = Callable[[Tensor], Tensor]
 BATCH, CLASSES, WEIGHT = 64, 10, 0.1
@@ -74,7 +74,7 @@ def steps(repeats: int) -> dict[str, tuple[float, float]]:
     x = torch.randn(BATCH, 3, 32, 32).contiguous(memory_format=torch.channels_last)
     y = torch.randint(CLASSES, (BATCH,))
     parameters = list(model.parameters())
-    optimizer = SGD(parameters, lr=1e-3, momentum=0.9, weight_decay=1e-5)
+    optimizer = FusedSGD(parameters, lr=1e-3, momentum=0.9, weight_decay=1e-5)
 
     def step(loss: Loss | None) -> float:
         started = time.process_time()

@@ -26,7 +26,7 @@ from feddecorr.config.training import Training
 from feddecorr.core.randomness import generator, seeded
 from feddecorr.engines.allocator import keep_freed_memory
 from feddecorr.models import MODELS
-from feddecorr.training.optimizers import SGD
+from feddecorr.objective.optimizers import FusedSGD
 from feddecorr.training.placement import prepare
 
 PLAIN = {"memory_format": "contiguous"}
@@ -47,7 +47,7 @@ class Trainer:
         with seeded(0, "model"):
             self.model = prepare(MODELS.parse(name).build(SHAPE, CLASSES), Training(**options))
         self.parameters = list(self.model.parameters())
-        self.optimizer = SGD(self.parameters, lr=0.01, momentum=0.9, weight_decay=1e-5)
+        self.optimizer = FusedSGD(self.parameters, lr=0.01, momentum=0.9, weight_decay=1e-5)
         self.times: list[float] = []
         self.first = torch.empty(0)
 

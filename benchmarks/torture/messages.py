@@ -49,8 +49,8 @@ from feddecorr.core.checks import LONGEST_TEXT
 from feddecorr.core.client_memory import Memories
 from feddecorr.core.evidence import Evidence
 from feddecorr.core.messages import Broadcast, Failure, Update
+from feddecorr.core.parsing import parse_json
 from feddecorr.core.states import State
-from feddecorr.core.strict_json import parse_json
 from feddecorr.core.wire import from_bytes, to_bytes
 from feddecorr.data.dataset import PixelSums
 from feddecorr.errors import RunError, UserError

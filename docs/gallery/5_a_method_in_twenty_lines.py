@@ -15,9 +15,7 @@ from dataclasses import replace
 from pydantic import Field
 
 import feddecorr
-from feddecorr.core.messages import RoundInfo, Server, Update
-from feddecorr.methods import Method, mean_weights
-from feddecorr.core.states import extrapolate
+from feddecorr import Method, RoundInfo, Server, Update, extrapolate, mean_weights
 
 
 class Slow(Method):

@@ -16,48 +16,206 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from feddecorr.collapse.diagnosis import Diagnosis
-    from feddecorr.collapse.functions import effective_rank
+    from feddecorr.collapse.diagnosis import ClassSpreads, Diagnosis
+    from feddecorr.collapse.gathered import Batch
+    from feddecorr.collapse.measures import Principal, effective_rank
     from feddecorr.collapse.passes import diagnose
     from feddecorr.collapse.representation import capture_representations
+    from feddecorr.collapse.statistics import Statistics
     from feddecorr.config.experiment import Experiment
-    from feddecorr.loss.beta import convert_beta
+    from feddecorr.config.measures import Measure
+    from feddecorr.core.client_memory import Memories
+    from feddecorr.core.evidence import Evidence
+    from feddecorr.core.messages import Broadcast, Failure, RoundInfo, Server, Update, failure
+    from feddecorr.core.randomness import frozen_stream, generator, seeded
+    from feddecorr.core.states import Mean, State, extrapolate, square_distance
+    from feddecorr.core.wire import from_bytes, to_bytes
+    from feddecorr.data.dataset import Data, Dataset, Images, PixelSums, UserData
+    from feddecorr.engines.engine import Engine
+    from feddecorr.engines.local_clients import Stage
+    from feddecorr.errors import RunError, UserError
+    from feddecorr.loss.beta import LossScale, convert_beta
+    from feddecorr.loss.dying import DyingFeatures
     from feddecorr.loss.module import FedDecorrLoss
+    from feddecorr.methods.method import Method, mean_weights
+    from feddecorr.models.model import Model, Shape
+    from feddecorr.objective.context import ClientContext, Trained
+    from feddecorr.objective.optimizers import Optimizer
+    from feddecorr.objective.reference_models import Reference, RoundReference
+    from feddecorr.objective.regularizers import Regularizer
+    from feddecorr.objective.terms import Pass, Term, cross_entropy, linear, proximal
+    from feddecorr.partition.split import Indices, Partition, Parts
     from feddecorr.report.figures import plot
     from feddecorr.results.frames import load_runs
+    from feddecorr.runs.directory import RunDirectory
     from feddecorr.runs.pipeline import ensure, resume, run
     from feddecorr.runs.record import Record
+    from feddecorr.runs.tracker import Tracker
+    from feddecorr.server.federation import Connection, Evaluating, Federation, Roster, RunClients, Simulation
+    from feddecorr.training.client import Client
+    from feddecorr.training.shards import Shard, Shards
+    from feddecorr.training.task import Task
+    from feddecorr.transforms.transform import Transform
 
 _HOMES = {
+    "Batch": "feddecorr.collapse.gathered",
+    "Broadcast": "feddecorr.core.messages",
+    "ClassSpreads": "feddecorr.collapse.diagnosis",
+    "Client": "feddecorr.training.client",
+    "ClientContext": "feddecorr.objective.context",
+    "Connection": "feddecorr.server.federation",
+    "Data": "feddecorr.data.dataset",
+    "Dataset": "feddecorr.data.dataset",
     "Diagnosis": "feddecorr.collapse.diagnosis",
+    "DyingFeatures": "feddecorr.loss.dying",
+    "Engine": "feddecorr.engines.engine",
+    "Evaluating": "feddecorr.server.federation",
+    "Evidence": "feddecorr.core.evidence",
     "Experiment": "feddecorr.config.experiment",
+    "Failure": "feddecorr.core.messages",
     "FedDecorrLoss": "feddecorr.loss.module",
+    "Federation": "feddecorr.server.federation",
+    "Images": "feddecorr.data.dataset",
+    "Indices": "feddecorr.partition.split",
+    "LossScale": "feddecorr.loss.beta",
+    "Mean": "feddecorr.core.states",
+    "Measure": "feddecorr.config.measures",
+    "Memories": "feddecorr.core.client_memory",
+    "Method": "feddecorr.methods.method",
+    "Model": "feddecorr.models.model",
+    "Optimizer": "feddecorr.objective.optimizers",
+    "UserData": "feddecorr.data.dataset",
+    "Partition": "feddecorr.partition.split",
+    "Parts": "feddecorr.partition.split",
+    "Pass": "feddecorr.objective.terms",
+    "PixelSums": "feddecorr.data.dataset",
+    "Principal": "feddecorr.collapse.measures",
     "Record": "feddecorr.runs.record",
+    "Reference": "feddecorr.objective.reference_models",
+    "Regularizer": "feddecorr.objective.regularizers",
+    "Roster": "feddecorr.server.federation",
+    "RoundInfo": "feddecorr.core.messages",
+    "RoundReference": "feddecorr.objective.reference_models",
+    "RunClients": "feddecorr.server.federation",
+    "RunDirectory": "feddecorr.runs.directory",
+    "RunError": "feddecorr.errors",
+    "Server": "feddecorr.core.messages",
+    "Shape": "feddecorr.models.model",
+    "Shard": "feddecorr.training.shards",
+    "Shards": "feddecorr.training.shards",
+    "Simulation": "feddecorr.server.federation",
+    "Stage": "feddecorr.engines.local_clients",
+    "State": "feddecorr.core.states",
+    "Statistics": "feddecorr.collapse.statistics",
+    "Task": "feddecorr.training.task",
+    "Term": "feddecorr.objective.terms",
+    "Tracker": "feddecorr.runs.tracker",
+    "Trained": "feddecorr.objective.context",
+    "Transform": "feddecorr.transforms.transform",
+    "Update": "feddecorr.core.messages",
+    "UserError": "feddecorr.errors",
     "capture_representations": "feddecorr.collapse.representation",
     "convert_beta": "feddecorr.loss.beta",
+    "cross_entropy": "feddecorr.objective.terms",
     "diagnose": "feddecorr.collapse.passes",
-    "effective_rank": "feddecorr.collapse.functions",
+    "effective_rank": "feddecorr.collapse.measures",
     "ensure": "feddecorr.runs.pipeline",
+    "extrapolate": "feddecorr.core.states",
+    "failure": "feddecorr.core.messages",
+    "from_bytes": "feddecorr.core.wire",
+    "frozen_stream": "feddecorr.core.randomness",
+    "generator": "feddecorr.core.randomness",
+    "linear": "feddecorr.objective.terms",
     "load_runs": "feddecorr.results.frames",
+    "mean_weights": "feddecorr.methods.method",
     "plot": "feddecorr.report.figures",
+    "proximal": "feddecorr.objective.terms",
     "resume": "feddecorr.runs.pipeline",
     "run": "feddecorr.runs.pipeline",
+    "seeded": "feddecorr.core.randomness",
+    "square_distance": "feddecorr.core.states",
+    "to_bytes": "feddecorr.core.wire",
 }
+"""All that may be imported from here, and where it lives."""
 
 __all__ = [
+    "Batch",
+    "Broadcast",
+    "ClassSpreads",
+    "Client",
+    "ClientContext",
+    "Connection",
+    "Data",
+    "Dataset",
     "Diagnosis",
+    "DyingFeatures",
+    "Engine",
+    "Evaluating",
+    "Evidence",
     "Experiment",
+    "Failure",
     "FedDecorrLoss",
+    "Federation",
+    "Images",
+    "Indices",
+    "LossScale",
+    "Mean",
+    "Measure",
+    "Memories",
+    "Method",
+    "Model",
+    "Optimizer",
+    "Partition",
+    "Parts",
+    "Pass",
+    "PixelSums",
+    "Principal",
     "Record",
+    "Reference",
+    "Regularizer",
+    "Roster",
+    "RoundInfo",
+    "RoundReference",
+    "RunClients",
+    "RunDirectory",
+    "RunError",
+    "Server",
+    "Shape",
+    "Shard",
+    "Shards",
+    "Simulation",
+    "Stage",
+    "State",
+    "Statistics",
+    "Task",
+    "Term",
+    "Tracker",
+    "Trained",
+    "Transform",
+    "Update",
+    "UserData",
+    "UserError",
     "capture_representations",
     "convert_beta",
+    "cross_entropy",
     "diagnose",
     "effective_rank",
     "ensure",
+    "extrapolate",
+    "failure",
+    "from_bytes",
+    "frozen_stream",
+    "generator",
+    "linear",
     "load_runs",
+    "mean_weights",
     "plot",
+    "proximal",
     "resume",
     "run",
+    "seeded",
+    "square_distance",
+    "to_bytes",
 ]
 
 

@@ -7,7 +7,7 @@ import torch
 from scipy.linalg import subspace_angles
 from torch import Tensor
 
-from feddecorr.collapse.comparison import Together, compare, linear_cka, principal_angles
+from feddecorr.collapse.comparison import CrossMoments, compare, linear_cka, principal_angles
 from feddecorr.collapse.measures import Principal
 from feddecorr.collapse.statistics import Moments
 from feddecorr.errors import UserError
@@ -20,7 +20,7 @@ def draw(d: int, seed: int) -> Tensor:
 
 
 def cka(x: Tensor, y: Tensor) -> float | None:
-    return linear_cka(Together.of(x, y), Moments.of(x), Moments.of(y))
+    return linear_cka(CrossMoments.of(x, y), Moments.of(x), Moments.of(y))
 
 
 def test_cka_is_the_naive_formula_also_between_widths_and_in_parts() -> None:
@@ -29,7 +29,7 @@ def test_cka_is_the_naive_formula_also_between_widths_and_in_parts() -> None:
     a, b = (z.numpy() - z.numpy().mean(0) for z in (x, y))
     expected = np.linalg.norm(a.T @ b) ** 2 / (np.linalg.norm(a.T @ a) * np.linalg.norm(b.T @ b))
     assert cka(x, y) == pytest.approx(expected)
-    parts = reduce(add, map(Together.of, x.split(13), y.split(13)))
+    parts = reduce(add, map(CrossMoments.of, x.split(13), y.split(13)))
     assert linear_cka(parts, Moments.of(x), Moments.of(y)) == pytest.approx(expected)
 
 
@@ -60,4 +60,4 @@ def test_what_cannot_be_compared_is_none() -> None:
     found = compare("other", one, other, None)
     assert (found.linear_cka, found.principal_angles) == (None, None)
     with pytest.raises(UserError, match="120 and 100"):
-        Together.of(draw(8, 0), draw(8, 0)[:100])
+        CrossMoments.of(draw(8, 0), draw(8, 0)[:100])

@@ -6,9 +6,8 @@ import torch
 from sklearn.neighbors import NearestCentroid
 from torch import Tensor
 
-from feddecorr.collapse.decisions import disagreement
 from feddecorr.collapse.gathered import Batch
-from feddecorr.collapse.neural_collapse import ClassMeasures, measure_classes
+from feddecorr.collapse.neural_collapse import ClassMeasures, disagreement, measure_classes
 from feddecorr.collapse.statistics import Statistics
 
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from feddecorr.collapse import gathered as gathering
 from feddecorr.collapse import statistics
-from feddecorr.collapse.gathered import Batch, Sample, chunks, gather
+from feddecorr.collapse.gathered import Batch, Subsample, chunks, gather
 from feddecorr.collapse.statistics import Moments, Statistics
 from feddecorr.errors import UserError
 
@@ -135,7 +135,7 @@ def test_chunks_hold_all_samples_in_order() -> None:
 def test_the_sample_is_every_kth_and_fits() -> None:
     """However many samples come, those that are kept are evenly spaced and have room."""
     z = torch.arange(1000.0)[:, None].repeat(1, 4)
-    sample = Sample(room=4 * 70)
+    sample = Subsample(room=4 * 70)
     for part in z.split(33):
         sample.add(Batch(part))
     kept = sample.batch.z[:, 0]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from feddecorr.core.checks import NAME, Check, OneOf, Real, Several, Table, Text, Whole, is_plain, printable, shown
+from feddecorr.core.checks import NAME, Check, ListOf, MappingOf, OneOf, Real, Text, Whole, is_plain, printable, shown
 from feddecorr.errors import UserError
 
 
@@ -43,8 +43,8 @@ def test_any_value_is_shown_in_a_few_characters() -> None:
         (Text(3), ["", "abc"], ["abcd", "\n", "\ud800", b"a", None]),
         (NAME, ["a b"], ["", "a" * 101]),
         (OneOf({"a", "b"}), ["a"], ["c", 1, ["a"]]),
-        (Several(Whole(0, 1), 2, 1), [[0], (0, 1)], [[], [0, 1, 1], [2], "01", {0: 1}]),
-        (Table(NAME, Real(), 1), [{}, {"a": 1.0}], [{"a": 1, "b": 1}, {"": 1}, {"a": "1"}, {1: 1}, [1], None]),
+        (ListOf(Whole(0, 1), 2, 1), [[0], (0, 1)], [[], [0, 1, 1], [2], "01", {0: 1}]),
+        (MappingOf(NAME, Real(), 1), [{}, {"a": 1.0}], [{"a": 1, "b": 1}, {"": 1}, {"a": "1"}, {1: 1}, [1], None]),
     ],
 )
 def test_a_check_takes_what_it_says_and_refuses_all_else(check: Check, right: list[Any], wrong: list[Any]) -> None:

@@ -14,6 +14,7 @@ from small import SETTINGS, result, small, write_settings
 
 from feddecorr.config.command import command
 from feddecorr.config.experiment import REGISTRIES, Experiment
+from feddecorr.config.training import CHOICES
 from feddecorr.core.trust import VARIABLE, Trust
 from feddecorr.errors import UserError
 from feddecorr.runs.directory import RunDirectory
@@ -43,6 +44,8 @@ NAMED: list[dict[str, Any]] = [
     {"regularizers": {"MODULE:build": {}}},
     {"transforms": {"clip": {"name": "MODULE:build"}}},
     {"training": {"schedule": {"name": "MODULE:build"}}},
+    {"training": {"optimizer": {"name": "MODULE:build"}}},
+    {"evaluation": {"measures": {"MODULE:build": {}}}},
 ]
 """All places of an experiment that can name code."""
 
@@ -75,10 +78,13 @@ def spoil(place: Path, named: dict[str, Any]) -> Path:
 
 
 def test_every_family_is_tried() -> None:
-    assert set(REGISTRIES) <= {setting for named in NAMED for setting in named}
+    tops = {setting for named in NAMED for setting in named}
+    inner = {f"{top}.{setting}" for named in NAMED for top, table in named.items() for setting in table}
+    assert set(REGISTRIES) <= tops
+    assert set(CHOICES) <= inner
 
 
-@pytest.mark.parametrize("named", NAMED, ids="-".join)
+@pytest.mark.parametrize("named", NAMED, ids=str)
 def test_looking_imports_nothing_and_going_on_is_refused(
     place: Path, feddecorr: CommandLine, named: dict[str, Any]
 ) -> None:

@@ -43,7 +43,6 @@ NOT_RUN = {
     "make test": "is what runs these tests",
     "feddecorr watch runs": "goes on until it is stopped; tests/report/test_watch.py looks at such pages",
     "feddecorr --install-completion": "changes a start file of the shell; tests/cli/test_completion.py has its own",
-    ".venv/bin/pytest -n0 tests/methods/test_laws.py -k clipped": "needs the reader's method in the source tree",
 }
 """Commands of blocks that are not run."""
 

@@ -6,13 +6,16 @@ import argparse
 import importlib
 import inspect
 import json
+import os
 import pkgutil
 import re
 import shlex
+import shutil
+import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from functools import wraps
+from functools import cached_property, wraps
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
@@ -45,6 +48,7 @@ class Reader:
             "toml": lambda _, block: read_settings(tomllib.loads(block.text)),
             "json": lambda _, block: json.loads(block.text),
             "text": self._leave_alone,
+            "diff": self._change_sources,
         }
         monkeypatch.chdir(directory)
         monkeypatch.syspath_prepend(directory)
@@ -114,8 +118,45 @@ class Reader:
                     raise PageError(f"exit code {done.code} of '{shlex.join(words)}': {done.err}")
             case "python", "-m", module, *rest if module.startswith("benchmarks."):
                 self._run_benchmark(module, rest, parse_only=str(command).startswith(tuple(ONLY_PARSED)))
+            case "mv", file, target:
+                shutil.move(file, self._clone / target)
+            case ".venv/bin/pytest", *rest:
+                self._run_tests(rest)
             case _:
                 raise PageError(f"'{command}' is neither run nor among the allowances")
+
+    @cached_property
+    def _clone(self) -> Path:
+        """A clone of this project, for pages that ask the reader to change it."""
+        clone = Path("clone").absolute()
+        for part in ("src", "tests", "docs"):
+            shutil.copytree(ROOT / part, clone / part, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copy(ROOT / "pyproject.toml", clone)
+        return clone
+
+    def _change_sources(self, _: Page, block: Block) -> None:
+        """Put the lines with a plus behind those that stand before them, each of which is there once."""
+        file, text, before = Path(), "", ""
+        for line in block.text.splitlines():
+            if line.startswith("+++ "):
+                file = self._clone / line.removeprefix("+++ ")
+                text = file.read_text()
+            elif line.startswith("+"):
+                if text.count(before) != 1:
+                    raise PageError(f"'{before}' is there {text.count(before)} times")
+                text = text.replace(before, f"{before}{line[1:]}\n")
+                before += f"{line[1:]}\n"
+                file.write_text(text)
+            else:
+                before = f"{line[1:]}\n"
+
+    def _run_tests(self, words: Sequence[str]) -> None:
+        """Run tests of the clone in a process that imports the clone's package."""
+        variables = {**os.environ, "PYTHONPATH": str(self._clone / "src")}
+        pytest_here = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *words]
+        done = subprocess.run(pytest_here, cwd=self._clone, env=variables, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise PageError(f"exit code {done.returncode} of '{shlex.join(words)}': {done.stdout[-3000:]}{done.stderr}")
 
     def _run_benchmark(self, module: str, words: Sequence[str], *, parse_only: bool) -> None:
         with self._monkeypatch.context() as patch:

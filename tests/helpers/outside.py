@@ -11,10 +11,14 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from feddecorr.collapse.diagnosis import ClassSpreads
+from feddecorr.collapse.measures import Principal
+from feddecorr.config.measures import Measure
 from feddecorr.core.messages import RoundInfo, Server, Update
 from feddecorr.core.states import Mean, State
 from feddecorr.methods import Method
 from feddecorr.objective.context import ClientContext, Trained
+from feddecorr.objective.optimizers import Optimizer
 from feddecorr.objective.terms import Pass, Term
 
 
@@ -219,3 +223,48 @@ class Half(nn.Module):
         self.scale *= 1.01
         logits: Tensor = self.classifier(self.body(x) * self.scale[0])
         return logits
+
+
+class Plain(Optimizer):
+    """SGD with momentum, written in plain PyTorch."""
+
+    momentum: float = 0.9
+
+    def start(self, parameter: Tensor) -> State:
+        """Begin at rest."""
+        return {"velocity": torch.zeros_like(parameter)}
+
+    def step(self, parameter: Tensor, gradient: Tensor, memory: State, *, lr: float, weight_decay: float) -> None:
+        """Take the textbook's step."""
+        memory["velocity"].mul_(self.momentum).add_(gradient + weight_decay * parameter)
+        parameter.sub_(lr * memory["velocity"])
+
+
+class Normed(Optimizer):
+    """Steps of one length: what one parameter does depends on all of its numbers."""
+
+    def step(self, parameter: Tensor, gradient: Tensor, memory: State, *, lr: float, weight_decay: float) -> None:
+        """Go a step of that length."""
+        parameter.sub_(lr * gradient / (gradient.norm() + 1e-12))
+
+
+class Gini(Measure):
+    """Gini coefficient of the eigenvalues: 0 when all are equal, near 1 when one carries all."""
+
+    def __call__(self, principal: Principal, classes: ClassSpreads | None) -> float | None:
+        """Return the coefficient."""
+        values = principal.values.flip(0)
+        places = torch.arange(1, len(values) + 1, dtype=values.dtype)
+        return float(2 * (places @ values) / (len(values) * values.sum()) - (len(values) + 1) / len(values))
+
+
+class Farthest(Measure):
+    """The largest distance of a class mean from the centre, by `power`."""
+
+    power: int = 1
+
+    def __call__(self, principal: Principal, classes: ClassSpreads | None) -> float | None:
+        """Return it where labels are measured."""
+        if classes is None:
+            return None
+        return max(float((each.mean - principal.moments.mean).norm()) for each in classes.values()) ** self.power

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from pages import ROOT
 
 from feddecorr.errors import UserError
-from feddecorr.loss.beta import OTHER_LOSSES, SCALES, Scale, convert_beta
+from feddecorr.loss.beta import OTHER_LOSSES, SCALES, LossScale, convert_beta
 from feddecorr.loss.decorrelation import Normalization, feddecorr
 from feddecorr.objective.regularizers import REGULARIZERS
 
 PAGE = (ROOT / "docs" / "which-feddecorr.md").read_text()
 
-scales = st.builds(Scale, st.sampled_from(sorted(SCALES)), st.integers(3, 500), st.integers(2, 2000))
+scales = st.builds(LossScale, st.sampled_from(sorted(SCALES)), st.integers(3, 500), st.integers(2, 2000))
 
 
 def slope(z: torch.Tensor, normalization: Normalization) -> torch.Tensor:
@@ -28,7 +28,7 @@ def slope(z: torch.Tensor, normalization: Normalization) -> torch.Tensor:
 @pytest.mark.parametrize(("n", "d"), [(64, 16), (5, 32), (3, 2)])
 def test_translated_losses_have_the_same_gradient(n: int, d: int) -> None:
     z = torch.randn(n, d, dtype=torch.float64, generator=torch.Generator().manual_seed(n))
-    beta = convert_beta(0.1, Scale("released", n, d), Scale("paper", n, d))
+    beta = convert_beta(0.1, LossScale("released", n, d), LossScale("paper", n, d))
     torch.testing.assert_close(0.1 * slope(z, "released"), beta * slope(z, "paper"), rtol=1e-4, atol=1e-9)
 
 
@@ -36,20 +36,20 @@ def test_translated_losses_have_the_same_gradient(n: int, d: int) -> None:
 def test_between_batches_a_correlation_keeps_its_weight(normalization: Normalization) -> None:
     """The same samples, each of them several times, have the same correlations in a larger batch."""
     z = torch.randn(8, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    beta = convert_beta(0.1, Scale(normalization, 8, 6), Scale(normalization, 32, 6))
+    beta = convert_beta(0.1, LossScale(normalization, 8, 6), LossScale(normalization, 32, 6))
     small, large = slope(z, normalization), slope(z.repeat(4, 1), normalization)
     torch.testing.assert_close(0.1 * small, beta * large.unflatten(0, (4, 8)).sum(0), rtol=1e-4, atol=1e-9)
 
 
 @given(beta=st.floats(0, 100), one=scales, other=scales)
-def test_there_and_back_is_the_same(beta: float, one: Scale, other: Scale) -> None:
+def test_there_and_back_is_the_same(beta: float, one: LossScale, other: LossScale) -> None:
     assert convert_beta(convert_beta(beta, one, other), other, one) == pytest.approx(beta)
 
 
 @pytest.mark.parametrize("loss", OTHER_LOSSES)
 def test_other_losses_are_refused_with_the_reason(loss: str) -> None:
     with pytest.raises(UserError, match=f"'{loss}' cannot be translated: .*function|covariances"):
-        Scale(loss, 64, 512)
+        LossScale(loss, 64, 512)
 
 
 def test_every_regularizer_of_one_batch_is_either_a_scale_or_refused() -> None:
@@ -57,17 +57,17 @@ def test_every_regularizer_of_one_batch_is_either_a_scale_or_refused() -> None:
     known = {"feddecorr", "vicreg_variance", "uniformity", "supervised_contrastive", *OTHER_LOSSES}
     assert set(REGULARIZERS.table) <= known
     with pytest.raises(UserError, match="there is no scale 'realeased': did you mean 'released'"):
-        Scale("realeased", 64, 512)
+        LossScale("realeased", 64, 512)
 
 
 def test_what_has_no_strength_is_refused() -> None:
     with pytest.raises(UserError, match="a batch of 2 cannot be translated"):
-        Scale("paper", 2, 512)
+        LossScale("paper", 2, 512)
     with pytest.raises(UserError, match="at least 2 dimensions, not 1"):
-        Scale("paper", 64, 1)
+        LossScale("paper", 64, 1)
     for beta in (-0.1, float("nan"), float("inf")):
         with pytest.raises(UserError, match="not negative"):
-            convert_beta(beta, Scale("paper", 64, 512), Scale("released", 64, 512))
+            convert_beta(beta, LossScale("paper", 64, 512), LossScale("released", 64, 512))
 
 
 def test_the_command_prints_what_the_function_gives(feddecorr: CommandLine) -> None:
@@ -75,7 +75,7 @@ def test_the_command_prints_what_the_function_gives(feddecorr: CommandLine) -> N
     assert feddecorr(*words).out == "6.2137\n"
     document = feddecorr(*words, "--to-batch", "32", "--to-dimensions", "64", "--json").document
     assert document["to"] == {"normalization": "paper", "batch": 32, "dimensions": 64}
-    assert document["beta"] == convert_beta(0.1, Scale("released", 64, 512), Scale("paper", 32, 64))
+    assert document["beta"] == convert_beta(0.1, LossScale("released", 64, 512), LossScale("paper", 32, 64))
     refused = feddecorr(*words, "--to-batch", "0")
     assert (refused.code, refused.out) == (2, "")
 
@@ -93,7 +93,7 @@ def test_the_table_of_published_betas_is_right() -> None:
     assert len(found) == 8
     for scale, beta, batch, released, share in found:
         n = int(batch or 64)  # in its own scale, a beta is itself at any batch size
-        expected = convert_beta(float(beta), Scale(scale, n, 512), Scale("released", n, 512))
+        expected = convert_beta(float(beta), LossScale(scale, n, 512), LossScale("released", n, 512))
         assert float(released) == pytest.approx(expected, rel=0.02)
         assert float(share) == pytest.approx(expected / 0.1, rel=0.02)
     strengths = [float(released) for *_, released, _ in found]

@@ -9,9 +9,7 @@ from plain import info, number, update
 
 from feddecorr.core.messages import Server
 from feddecorr.methods import Method
-from feddecorr.methods.fedadagrad import FedAdagrad
-from feddecorr.methods.fedadam import FedAdam
-from feddecorr.methods.fedyogi import FedYogi
+from feddecorr.methods.adaptive import FedAdagrad, FedAdam, FedYogi
 
 Array = NDArray[np.float64]
 LR, BETA1, BETA2, TAU = 0.3, 0.6, 0.8, 0.05

@@ -13,7 +13,7 @@ from feddecorr.runs.pipeline import run
 
 DOCS = Path(__file__).parents[2] / "docs"
 METHODS_PAGE = (DOCS / "methods.md").read_text()
-HOOKS = ("start", "broadcast", "terms", "gradient", "finish", "step", "move")
+HOOKS = ("start", "broadcast", "terms", "gradient", "finish", "aggregate", "server_update")
 
 
 @pytest.fixture
@@ -45,4 +45,4 @@ def test_the_table_names_every_method_its_file_and_its_hooks(name: str) -> None:
     (row,) = [line for line in METHODS_PAGE.splitlines() if line.startswith(f"| `{name}` |")]
     hooks = [hook for hook in HOOKS if hook in vars(METHODS.table[name])]
     assert f"| {', '.join(hooks) or 'none'} |" in row
-    assert f"`methods/{name}.py`" in row
+    assert f"`methods/{METHODS.table[name].__module__.rpartition('.')[2]}.py`" in row

@@ -8,11 +8,11 @@ from feddecorr.core.messages import Broadcast, Server
 from feddecorr.core.states import State
 from feddecorr.methods.scaffold import SCAFFOLD
 from feddecorr.objective.context import ClientContext, Trained
+from feddecorr.objective.optimizers import FusedSGD
 from feddecorr.runs.pipeline import run
 from feddecorr.server.federation import Simulation
 from feddecorr.training.client import Client
 from feddecorr.training.client_round import METHOD
-from feddecorr.training.optimizers import SGD
 
 
 def context(sent: Broadcast, memory: State) -> ClientContext:
@@ -24,7 +24,7 @@ def test_the_variate_is_the_mean_gradient_on_a_problem_of_constant_gradient(mome
     """With momentum too, where the bare number of steps would give up to ten times as much."""
     gradient, c, mine = number(3.0, -1.0), number(0.5, 0.25), number(-2.0, 4.0)
     weights = number(7.0, 7.0)["w"]
-    optimizer = SGD([weights], lr=0.01, momentum=momentum, weight_decay=0.0)
+    optimizer = FusedSGD([weights], lr=0.01, momentum=momentum, weight_decay=0.0)
     for _ in range(40):
         optimizer.step([gradient["w"] + c["w"] - mine["w"]])
     sent = Broadcast(2, number(7.0, 7.0), {}, c)

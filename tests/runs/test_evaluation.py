@@ -5,9 +5,8 @@ import pytest
 import torch
 from small import result, small
 
-from feddecorr.collapse.decisions import DecisionMeasures
 from feddecorr.collapse.measures import Measures, Principal, measure_spread
-from feddecorr.collapse.neural_collapse import ClassMeasures
+from feddecorr.collapse.neural_collapse import ClassMeasures, DecisionMeasures
 from feddecorr.collapse.representation import capture_representations
 from feddecorr.core.messages import Server
 from feddecorr.errors import RunError

@@ -4,12 +4,12 @@ import pytest
 import torch
 
 from feddecorr.errors import RunError
-from feddecorr.training.term_values import Tally
+from feddecorr.training.term_values import TermSums
 
 
-def filled(*steps: list[list[float]]) -> Tally:
+def filled(*steps: list[list[float]]) -> TermSums:
     """Return a tally of the terms a and b; a step is a list of passes with the values of both."""
-    tally = Tally(["a", "b"])
+    tally = TermSums(["a", "b"])
     for passes in steps:
         for values in passes:
             tally.add([torch.tensor(value) for value in values])
@@ -26,7 +26,7 @@ def test_means_are_over_all_passes() -> None:
 
 def test_of_several_clients_each_has_its_own_means() -> None:
     """A client that is done before the others is not counted on."""
-    tally = Tally(["a"])
+    tally = TermSums(["a"])
     for values in ([1.0, 2.0, 3.0], [3.0, 4.0], [8.0]):
         tally.add([torch.tensor(values)])
         tally.end_step()

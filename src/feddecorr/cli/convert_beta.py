@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from feddecorr.cli.console import JsonOption, print_json, print_text
-from feddecorr.loss.beta import Scale
+from feddecorr.loss.beta import LossScale
 from feddecorr.loss.beta import convert_beta as convert
 
 
@@ -28,9 +28,9 @@ def convert_beta(  # noqa: PLR0913, PLR0917 - one parameter for each option of t
 
     Example:  feddecorr convert-beta 0.1 --from released --to paper --batch 64 --dimensions 512
     """
-    before = Scale(source, batch, dimensions)
+    before = LossScale(source, batch, dimensions)
     there = batch if to_batch is None else to_batch, dimensions if to_dimensions is None else to_dimensions
-    after = Scale(target, *there)
+    after = LossScale(target, *there)
     found = convert(beta, before, after)
     if json:
         scales = {"from": vars(before), "to": vars(after)}

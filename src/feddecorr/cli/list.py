@@ -19,8 +19,8 @@ def list_configs(
     family: Annotated[
         str | None,
         typer.Argument(
-            help="data, partition, model, method, regularizers, transforms, engine, training or evaluation; all "
-            "without it."
+            help="data, partition, model, method, regularizers, transforms, engine, optimizer, schedule, "
+            "measures, training or evaluation; all without it."
         ),
     ] = None,
     json: JsonOption = False,
@@ -30,9 +30,10 @@ def list_configs(
     Example:  feddecorr list methods
     """
     from feddecorr.config.experiment import REGISTRIES  # noqa: PLC0415 - PyTorch is loaded when it is needed
-    from feddecorr.config.training import Evaluation, Training  # noqa: PLC0415
+    from feddecorr.config.training import CHOICES, Evaluation, Training  # noqa: PLC0415
 
     tables: dict[str, Kinds] = {setting: found.table for setting, found in REGISTRIES.items()}
+    tables |= {setting: found.table for setting, found in CHOICES.items()}
     tables |= {"training": {"training": Training}, "evaluation": {"evaluation": Evaluation}}
     chosen = tables if family is None else dict([_find_table(family, tables)])
     if json:
@@ -48,7 +49,7 @@ def list_configs(
 def _find_table(word: str, tables: Mapping[str, Kinds]) -> tuple[str, Kinds]:
     """Accept singular and plural."""
     for setting, table in tables.items():
-        if word.rstrip("s") == setting.rstrip("s"):
+        if word.rstrip("s") in (setting.rstrip("s"), setting.rpartition(".")[2].rstrip("s")):
             return setting, table
     raise UserError(f"there is nothing called '{word}' to list: {nearest(word, tables)}")
 

@@ -30,7 +30,8 @@ def show(
         print_text(f"{directory}: no round of {wanted} is finished; 'feddecorr resume {directory}' goes on")
         return
     terms = dict.fromkeys(term for record in rounds for term in record.terms)
-    headings = ["round", "accuracy", "loss", "effective rank", "significant", *terms, "missing", "seconds"]
+    further = dict.fromkeys(name for record in rounds for name in record.measures)
+    headings = ["round", "accuracy", "loss", "effective rank", "significant", *further, *terms, "missing", "seconds"]
     rows = [
         [
             str(record.round),
@@ -38,6 +39,7 @@ def show(
             number(record.loss),
             number(record.effective_rank, 1),
             number(record.significant_singular_values),
+            *(number(record.measures.get(name)) for name in further),
             *(number(record.terms.get(term)) for term in terms),
             number(len(record.missing) or None),
             number(record.seconds, 2),

@@ -2,34 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from html import escape
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
-from feddecorr.collapse.comparison import Comparison, compare
-from feddecorr.collapse.decisions import DecisionMeasures, measure_decisions
-from feddecorr.collapse.fields import DOCUMENT, MEMORY, is_recorded, is_written
+from feddecorr.collapse.class_spread import ClassSpread
+from feddecorr.collapse.comparison import ReferenceMeasures, compare
 from feddecorr.collapse.gathered import Batch, Gathered, gather
-from feddecorr.collapse.measures import Measures, Principal, measure_spread
-from feddecorr.collapse.neural_collapse import ClassMeasures, measure_classes
+from feddecorr.collapse.measures import DOCUMENT, MEMORY, Measures, Principal, is_recorded, is_written, measure_spread
+from feddecorr.collapse.neural_collapse import ClassMeasures, DecisionMeasures, measure_classes, measure_decisions
 from feddecorr.collapse.verdict import rows, sentences
 from feddecorr.collapse.weights import WeightMeasures, measure_weights
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+ClassSpreads = Mapping[int, ClassSpread]
+"""Count, mean and spread of each class, by its label."""
+
+CustomMeasure = Callable[[Principal, ClassSpreads | None], float | None]
+"""A measure of your own: of all representations and, where there are labels, of those of each class."""
+
+
+def measure_custom(
+    measures: Mapping[str, CustomMeasure], principal: Principal, classes: ClassSpreads | None = None
+) -> dict[str, float] | None:
+    """Return the values of your own measures by name; what is None or not finite cannot be told."""
+    found = {name: measure(principal, classes) for name, measure in measures.items()}
+    return {name: float(value) for name, value in found.items() if value is not None and math.isfinite(value)} or None
+
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Diagnosis(Comparison, WeightMeasures, DecisionMeasures, ClassMeasures, Measures):
+class Diagnosis(ReferenceMeasures, WeightMeasures, DecisionMeasures, ClassMeasures, Measures):
     """What was found out about one model's representations: from the pass over them to the report, this one value.
 
     Every measure is a field: `diagnosis.effective_rank`. None is what cannot be told, such as neural collapse
     without labels. `print` and notebooks show a table and the answer in words.
     """
 
+    measures: dict[str, float] | None = None
+    """Further measures by name, your own among them."""
     name: str = field(default="model", metadata=DOCUMENT)
     client: int | None = field(default=None, metadata=DOCUMENT)
     """Whose model it is, if it is not a global one."""
@@ -39,12 +55,19 @@ class Diagnosis(Comparison, WeightMeasures, DecisionMeasures, ClassMeasures, Mea
     gathered: Gathered | None = field(default=None, compare=False, metadata=MEMORY)
 
     @classmethod
-    def of(cls, name: str, gathered: Gathered, *, subject: Subject | None = None) -> Diagnosis:
+    def of(
+        cls,
+        name: str,
+        gathered: Gathered,
+        *,
+        subject: Subject | None = None,
+        measures: Mapping[str, CustomMeasure] | None = None,
+    ) -> Diagnosis:
         """Compute all measures of what one pass has left, with what else is known of the model."""
         subject = subject or Subject()
         principal = Principal(gathered.statistics.moments)
         reference, model = subject.reference, subject.model
-        weighed, compared = WeightMeasures(), Comparison()
+        weighed, compared = WeightMeasures(), ReferenceMeasures()
         if model is not None:
             weighed = measure_weights(model, subject.classifier, principal)
         if reference is not None and reference.principal is not None:
@@ -53,6 +76,7 @@ class Diagnosis(Comparison, WeightMeasures, DecisionMeasures, ClassMeasures, Mea
             name=name,
             principal=principal,
             gathered=gathered,
+            measures=measure_custom(measures or {}, principal, gathered.statistics.classes),
             **vars(measure_spread(principal)),
             **vars(measure_classes(gathered.statistics, subject.classifier)),
             **vars(measure_decisions(gathered)),

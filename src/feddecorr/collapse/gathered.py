@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from feddecorr.collapse.comparison import Together
+from feddecorr.collapse.comparison import CrossMoments
 from feddecorr.collapse.statistics import Statistics, check
 from feddecorr.errors import UserError
 
@@ -32,7 +32,7 @@ class Batch(NamedTuple):
     reference: Tensor | None = None
 
 
-class Sample:
+class Subsample:
     """The representations of every k-th sample, k the smallest power of two for which there is room."""
 
     def __init__(self, room: int = SAMPLE) -> None:
@@ -59,22 +59,22 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class Part:
+class ChunkStatistics:
     """What is found out about one chunk by itself, whoever does it; the chunk is kept for the sample."""
 
     chunk: Batch
     statistics: Statistics
     right: int | None
-    together: Together | None
+    together: CrossMoments | None
 
     @classmethod
-    def of(cls, chunk: Batch) -> Part:
+    def of(cls, chunk: Batch) -> ChunkStatistics:
         """Look at a chunk."""
         return cls(
             chunk,
             Statistics.of(chunk.z, chunk.labels),
             None if chunk.labels is None or chunk.decisions is None else int((chunk.labels == chunk.decisions).sum()),
-            None if chunk.reference is None else Together.of(chunk.z, chunk.reference),
+            None if chunk.reference is None else CrossMoments.of(chunk.z, chunk.reference),
         )
 
 
@@ -83,19 +83,19 @@ class Gathered:
     """What one pass leaves: `right` is the number of right decisions, None without labels or decisions."""
 
     statistics: Statistics
-    sample: Sample
+    sample: Subsample
     right: int | None
-    together: Together | None
+    together: CrossMoments | None
 
 
 def gather(batches: Iterable[Batch]) -> Gathered:
     """Go once over all batches."""
-    return add_up(map(Part.of, chunks(batches)))
+    return add_up(map(ChunkStatistics.of, chunks(batches)))
 
 
-def add_up(parts: Iterable[Part]) -> Gathered:
+def add_up(parts: Iterable[ChunkStatistics]) -> Gathered:
     """Put parts together, one after another: their order is a part of the result's last bits."""
-    statistics, together, right, sample = None, None, None, Sample()
+    statistics, together, right, sample = None, None, None, Subsample()
     for part in parts:
         statistics = part.statistics if statistics is None else statistics + part.statistics
         sample.add(part.chunk)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import Field, dataclass, field
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from feddecorr.collapse import spectrum
-from feddecorr.collapse.statistics import Moments
+from feddecorr.collapse.statistics import Moments, Statistics
 from feddecorr.errors import UserError
 from feddecorr.loss.decorrelation import EPSILON
 
@@ -116,3 +117,28 @@ def _correlations(moments: Moments) -> dict[str, float]:
         "feddecorr_loss_paper": float(squares.sum()) / d**2,
         "feddecorr_loss_released": float(squares.sum() - squares.diagonal().sum()) * (n - 1) ** 2 / (n * pairs),
     }
+
+
+DOCUMENT = {"recorded": False}
+"""Metadata of what is only in the document of a whole diagnosis: tables, names."""
+
+MEMORY = {"recorded": False, "written": False}
+"""Metadata of what is in no document: matrices and samples."""
+
+
+def is_recorded(field: Field[Any]) -> bool:
+    """Tell whether a run records it in every round."""
+    return bool(field.metadata.get("recorded", True))
+
+
+def is_written(field: Field[Any]) -> bool:
+    """Tell whether it is in the document of a whole diagnosis."""
+    return bool(field.metadata.get("written", True))
+
+
+def effective_rank(z: Tensor) -> float:
+    """Return how many dimensions carry features of shape (n, d): from 1 to min(n − 1, d), and 0 without any spread.
+
+    It is exp of the entropy of the covariance's singular values (Roy and Vetterli, 2007), computed in float64.
+    """
+    return spectrum.effective_rank(Principal(Statistics.of(z.detach()).moments).values)

@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 
 from feddecorr.collapse import spectrum
-from feddecorr.collapse.factor import Factor
-from feddecorr.collapse.fields import DOCUMENT
+from feddecorr.collapse.class_spread import ClassSpread
+from feddecorr.collapse.gathered import Batch, Gathered
+from feddecorr.collapse.measures import DOCUMENT
 from feddecorr.collapse.statistics import Statistics
 
 
@@ -65,7 +66,7 @@ def measure_classes(statistics: Statistics, classifier: Tensor | None = None) ->
     )
 
 
-def _effective_rank(factor: Factor) -> float | None:
+def _effective_rank(factor: ClassSpread) -> float | None:
     values = factor.singular_values()
     return None if values is None else spectrum.effective_rank(values)
 
@@ -78,7 +79,7 @@ def _variability(statistics: Statistics, means: Tensor) -> float | None:
         return None
     axes = directions[seen]  # the d-dimensional part without which Σ_B⁺ is zero
     total = ((axes @ statistics.moments.scatter) * axes).sum(1)
-    classes: Mapping[int, Factor] = statistics.classes or {}
+    classes: Mapping[int, ClassSpread] = statistics.classes or {}
     counts = axes.new_tensor([factor.count for factor in classes.values()])
     gaps = torch.stack([factor.mean - statistics.moments.mean for factor in classes.values()]) @ axes.T
     within = (total - counts @ gaps.square()).clamp(min=0) / statistics.moments.count
@@ -126,3 +127,39 @@ def _duality_gap(means: Tensor, classifier: Tensor | None, labels: list[int]) ->
     if float(rows.norm()) == 0:
         return None
     return float((rows / rows.norm() - means / means.norm()).norm())
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecisionMeasures:
+    """`accuracy` and `loss` are of all samples, `nc4_disagreement` of those in the sample that is kept.
+
+    `loss` is the mean cross-entropy, for whoever sees the logits to set: a pass leaves decisions alone.
+    """
+
+    accuracy: float | None = None
+    loss: float | None = None
+    nc4_disagreement: float | None = None
+
+
+def measure_decisions(gathered: Gathered) -> DecisionMeasures:
+    """Compute accuracy and NC4, if there are labels and decisions."""
+    classes = gathered.statistics.classes
+    if gathered.right is None or classes is None:
+        return DecisionMeasures()
+    moments = gathered.statistics.moments
+    return DecisionMeasures(
+        accuracy=gathered.right / moments.count,
+        nc4_disagreement=disagreement(gathered.sample.batch, classes, moments.mean),
+    )
+
+
+def disagreement(sample: Batch, classes: dict[int, ClassSpread], centre: Tensor) -> float | None:
+    """Return NC4: the share of samples for which the model does not choose the class with the nearest mean."""
+    if sample.decisions is None:
+        return None
+    labels = torch.tensor(list(classes), device=centre.device)
+    means = torch.stack([factor.mean for factor in classes.values()]) - centre
+    # ‖z − m‖² without the part that is the same for all classes; centred first, so that large means cost no digits.
+    scores = (sample.z.to(means) - centre) @ means.T - means.square().sum(1) / 2
+    nearest = labels[scores.argmax(1)]
+    return float(torch.ne(nearest, sample.decisions).double().mean())

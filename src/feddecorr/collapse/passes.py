@@ -3,28 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from feddecorr.collapse.diagnosis import Diagnosis, Subject
+from feddecorr.collapse import spectrum
+from feddecorr.collapse.diagnosis import CustomMeasure, Diagnosis, Subject
 from feddecorr.collapse.gathered import Batch, gather
-from feddecorr.collapse.representation import capture_representations, find_classifier
+from feddecorr.collapse.representation import CONVOLUTIONS, capture_representations, find_classifier
+from feddecorr.collapse.statistics import Moments
 from feddecorr.collapse.weights import classifier_weight
 from feddecorr.errors import UserError
 
 
-def diagnose(model: nn.Module, loader: Iterable[Any], layer: str | None = None, *, name: str = "model") -> Diagnosis:
+def diagnose(
+    model: nn.Module,
+    loader: Iterable[Any],
+    layer: str | None = None,
+    *,
+    name: str = "model",
+    measures: Mapping[str, CustomMeasure] | None = None,
+) -> Diagnosis:
     """Go once over the loader in evaluation mode, and find out whether the model has collapsed.
 
     The loader gives batches of inputs, (inputs, labels, …), or mappings with an entry `labels`, whose other
     entries the model takes by name. The representation is what the classifier takes in, or what the named layer
-    does (see `capture_representations`). The model is the same after as before.
+    does (see `capture_representations`). `measures` are further ones by name, each a function of the `Principal`
+    components and of each class. The model is the same after as before.
     """
     subject = Subject(model=model, classifier=classifier_weight(find_classifier(model, layer)))
-    return Diagnosis.of(name, gather(forward(model, loader, layer)), subject=subject)
+    return Diagnosis.of(name, gather(forward(model, loader, layer)), subject=subject, measures=measures)
 
 
 @torch.no_grad()
@@ -83,3 +93,26 @@ def _decide(output: Any, labels: Tensor | None) -> Tensor | None:
     if labels is None or not isinstance(logits, Tensor) or logits.shape[:-1] != labels.shape or logits.shape[-1] < 2:
         return None
     return logits.argmax(-1)
+
+
+@torch.no_grad()
+def layer_ranks(model: nn.Module, batches: Iterable[tuple[Tensor, Tensor]]) -> dict[str, float]:
+    """Return the effective rank of the input of every layer with a matrix of weights, averaged over its positions.
+
+    But for the first, which takes in the images themselves; the last one's is the representation's. Layers that are
+    never called are not there.
+    """
+    layers = [name for name, module in model.named_modules() if isinstance(module, (nn.Linear, *CONVOLUTIONS))]
+    moments: dict[str, Moments] = {}
+    with ExitStack() as stack:
+        stack.enter_context(evaluating(model))
+        seen = {name: stack.enter_context(capture_representations(model, name)) for name in layers[1:]}
+        for x, _labels in batches:
+            model(x)
+            for name, each in seen.items():
+                if hasattr(each, "z"):
+                    found = Moments.of(each.z)
+                    moments[name] = moments[name] + found if name in moments else found
+    return {
+        name: spectrum.effective_rank(spectrum.singular_values(found.covariance)) for name, found in moments.items()
+    }

@@ -21,11 +21,11 @@ WRAPPERS = {"module", "_orig_mod", "_fsdp_wrapped_module", "_forward_module", "_
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
 
-class NothingSeenError(UserError, AttributeError):
+class NotCapturedError(UserError, AttributeError):
     """No forward pass has gone through the layer; `hasattr(seen, "z")` tells without raising."""
 
 
-class Seen:
+class Representations:
     """The representations of the latest forward pass through the layer named `layer`."""
 
     def __init__(self, layer: str, module: nn.Module) -> None:
@@ -37,7 +37,7 @@ class Seen:
     def raw(self) -> Tensor:
         """What the layer took in, as it is."""
         if not self.parts:
-            raise NothingSeenError(
+            raise NotCapturedError(
                 f"no forward pass has gone through the layer '{self.layer}' yet: call the model inside of the block; "
                 "if the model does not call this layer, name another by layer=… (in an experiment, model.layer=…); "
                 "if it is compiled, open the block before its first call: code compiled without the hook ignores it"
@@ -74,14 +74,14 @@ def find_classifier(model: nn.Module, layer: str | None = None) -> nn.Module:
 
 
 @contextmanager
-def capture_representations(model: nn.Module, layer: str | None = None) -> Iterator[Seen]:
+def capture_representations(model: nn.Module, layer: str | None = None) -> Iterator[Representations]:
     """Catch the input of the classifier (or of the named layer) in every forward pass inside of the block.
 
     Can be opened around one forward pass or around a whole training loop. What was seen last stays readable
     after the block. The model is the same after it as before.
     """
     name, module = _find(model, layer)
-    seen = Seen(_plain(name), module)
+    seen = Representations(_plain(name), module)
     parallel = isinstance(model, nn.DataParallel)
 
     def catch(_module: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any]) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from feddecorr.collapse.factor import Factor
+from feddecorr.collapse.class_spread import ClassSpread
 from feddecorr.errors import UserError
 
 CLASS_MEMORY = 1 << 30
@@ -69,7 +69,7 @@ class Statistics:
     """
 
     moments: Moments
-    classes: dict[int, Factor] | None = None
+    classes: dict[int, ClassSpread] | None = None
 
     @classmethod
     def of(cls, z: Tensor, labels: Tensor | None = None) -> Statistics:
@@ -77,7 +77,7 @@ class Statistics:
         check(z, labels)
         if labels is None:
             return cls(Moments.of(z))
-        found = {int(label): Factor.of(*centre(z[labels == label])) for label in labels.unique()}
+        found = {int(label): ClassSpread.of(*centre(z[labels == label])) for label in labels.unique()}
         return cls(Moments.of(z), found)
 
     def __add__(self, other: Statistics) -> Statistics:
@@ -87,7 +87,7 @@ class Statistics:
             raise UserError("some of the representations have labels and some have none")
         return Statistics(self.moments + other.moments, self._merge(other))
 
-    def _merge(self, other: Statistics) -> dict[int, Factor] | None:
+    def _merge(self, other: Statistics) -> dict[int, ClassSpread] | None:
         if self.classes is None or other.classes is None:
             return None
         merged = dict(self.classes)

@@ -55,7 +55,8 @@ FEW, LITTLE = 0.1, 0.5
 def rows(found: Diagnosis) -> list[list[str]]:
     """Return the table of all measures that could be told."""
     told = {name: getattr(found, name) for name in MEANINGS}
-    return [[name, _cell(value), MEANINGS[name]] for name, value in told.items() if value is not None]
+    known = [[name, _cell(value), MEANINGS[name]] for name, value in told.items() if value is not None]
+    return known + [[name, _cell(value), "a further measure"] for name, value in (found.measures or {}).items()]
 
 
 def _cell(value: float | str) -> str:

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from feddecorr.collapse import spectrum
-from feddecorr.collapse.fields import DOCUMENT
-from feddecorr.collapse.measures import Principal
+from feddecorr.collapse.measures import DOCUMENT, Principal
 
 SHOWN = 10
 

@@ -46,7 +46,11 @@ def words(key: str, value: Any) -> list[str]:
 
 
 def _words(key: str, value: Any) -> Iterator[str]:
-    if isinstance(value, Mapping):
+    if isinstance(value, Mapping) and value and all(isinstance(inner, Mapping) for inner in value.values()):
+        yield f"{key}={','.join(value)}"  # several kinds by name
+        for name, options in value.items():
+            yield from _words(f"{key}.{name}", options)
+    elif isinstance(value, Mapping):
         for option, inner in sorted(value.items(), key=lambda item: item[0] != "name"):
             yield from _words(key if option == "name" else f"{key}.{option}", inner)
     elif value is not None:  # TOML has no such value; an option that may be None is None by default

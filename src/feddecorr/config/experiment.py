@@ -5,20 +5,19 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, PlainSerializer, PositiveInt, ValidationInfo, model_validator
+from pydantic import BeforeValidator, Field, PositiveInt, model_validator
 
 from feddecorr.config.training import AUTO, Evaluation, Training
-from feddecorr.core.lists import read_list
+from feddecorr.core.parsing import read_list
 from feddecorr.core.registry import Config, Registry
 from feddecorr.core.threads import threads_for
-from feddecorr.core.trust import Trust
 from feddecorr.data import DATA, Data, Digits
 from feddecorr.engines.engine_table import ENGINES, Engine, Serial
 from feddecorr.methods import METHODS, FedAvg, Method
 from feddecorr.models import MLP, MODELS, ConvNet, Custom, Model
+from feddecorr.objective.optimizers import OPTIMIZERS, SGD
 from feddecorr.objective.regularizers import REGULARIZERS, Regularizer
 from feddecorr.partition import PARTITIONS, Dirichlet, Partition
 from feddecorr.trackers import TrackerName
@@ -36,35 +35,6 @@ REGISTRIES: dict[str, Registry[Any]] = {
 """All that can be chosen by name, by the setting that chooses it."""
 
 
-Several = TypeVar("Several", bound=Config)
-
-
-def _several(family: Registry[Several]) -> tuple[BeforeValidator, PlainSerializer]:
-    """Return the annotations of a field that holds kinds of a family by name."""
-
-    def parse(value: object, info: ValidationInfo) -> object:
-        if isinstance(value, str | list | tuple):
-            value = {str(name): {} for name in read_list(value)}
-        if not isinstance(value, Mapping):
-            raise ValueError(f"{family.noun}s are names or a table of options by name, not {value!r}")
-        return {name: parse_one(name, options, info.context) for name, options in value.items()}
-
-    def parse_one(name: str, options: object, trust: Trust | None) -> Several:
-        if isinstance(options, family.base):
-            return options
-        if not isinstance(options, Mapping):
-            raise ValueError(f"{name} takes a table of options, not {options!r}")
-        return family.parse({"name": name, **options}, trust)
-
-    def dump(kinds: Mapping[str, Several]) -> dict[str, Any]:
-        return {name: dump_one(name, kind) for name, kind in kinds.items()}
-
-    def dump_one(name: str, kind: Several) -> dict[str, Any]:
-        return family.options(kind) if family.name(kind) == name else family.dump(kind)
-
-    return BeforeValidator(parse), PlainSerializer(dump)
-
-
 class Experiment(Config):
     """All that decides the bits of a run, and the engine, which does not."""
 
@@ -73,7 +43,7 @@ class Experiment(Config):
     partition: Annotated[Partition, *PARTITIONS.field()] = Field(Dirichlet(), description="who holds what")
     model: Annotated[Model, *MODELS.field()] = Field(ConvNet(), description="the network")
     method: Annotated[Method, *METHODS.field()] = Field(FedAvg(), description="the federated method")
-    regularizers: Annotated[dict[str, Regularizer], *_several(REGULARIZERS)] = Field(
+    regularizers: Annotated[dict[str, Regularizer], *REGULARIZERS.fields()] = Field(
         {}, description="terms added to the local objective"
     )
     training: Training = Training()
@@ -91,7 +61,7 @@ class Experiment(Config):
     fix_after: PositiveInt | None = Field(
         None, description="with batchnorm=fixed, the last round that changes BatchNorm's statistics"
     )
-    transforms: Annotated[dict[str, Transform], *_several(TRANSFORMS)] = Field(
+    transforms: Annotated[dict[str, Transform], *TRANSFORMS.fields()] = Field(
         {}, description="changes of the updates before the method gets them"
     )
     missing: Literal["fail", "continue"] = Field(
@@ -133,11 +103,9 @@ class Experiment(Config):
         if not self.data.images and not isinstance(self.model, MLP | Custom):
             name = MODELS.name(self.model)
             raise ValueError(f"{name} is for images: tables of features are for model=mlp or a network of your own")
-        if self.method.needs_sgd and self.training.optimizer != "sgd":
-            name = METHODS.name(self.method)
-            raise ValueError(
-                f"{name} assumes SGD updates: it needs training.optimizer=sgd, not {self.training.optimizer}"
-            )
+        if self.method.needs_sgd and not isinstance(self.training.optimizer, SGD):
+            name, other = METHODS.name(self.method), OPTIMIZERS.name(self.training.optimizer)
+            raise ValueError(f"{name} assumes SGD updates: it needs training.optimizer=sgd, not {other}")
         self._check_transforms()
         if self.sampling == "poisson" and self.minimum_clients > 1:
             raise ValueError(f"minimum_clients={self.minimum_clients} is for sampling=fixed: poisson may draw nobody")
@@ -177,7 +145,7 @@ class Experiment(Config):
         settings = self.to_dict()
         for name in ("engine", "rounds", "trackers"):
             del settings[name]
-        for name in ("every", "final", "label_measures"):
+        for name in ("every", "final", "label_measures", "measures"):
             del settings["evaluation"][name]
         if self.sampling == "fixed":  # as it was before there was a choice
             del settings["sampling"]

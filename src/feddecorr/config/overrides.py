@@ -11,11 +11,10 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
-from feddecorr.core.lists import read_list
-from feddecorr.core.strict_json import parse_json
+from feddecorr.core.parsing import parse_json, read_list
 from feddecorr.errors import UserError
 
-SEVERAL = ("regularizers", "transforms")
+SEVERAL = ("regularizers", "transforms", "evaluation.measures")
 """The settings that are tables of kinds by name, where others are one kind with a `name`."""
 
 
@@ -99,10 +98,14 @@ def _put_all(settings: dict[str, Any], place: tuple[str, ...], table: dict[str, 
 
 
 def _put(settings: dict[str, Any], place: tuple[str, ...], value: Any) -> None:
-    top, *rest = place
-    if top in SEVERAL:
-        _put_several(settings, top, rest, value)
-        return
+    for several in SEVERAL:
+        *above, key = several.split(".")
+        if place[: len(above) + 1] == (*above, key):
+            inner = settings
+            for name in above:
+                inner = _table(inner, name)
+            _put_several(inner, key, list(place[len(above) + 1 :]), value)
+            return
     *tables, last = place
     inner = settings
     for name in tables[:-1] if last == "name" else tables:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import AfterValidator, BeforeValidator, Field, NonNegativeInt, PositiveFloat, PositiveInt
 
+from feddecorr.config.measures import MEASURES, Measure, refuse_taken
 from feddecorr.config.schedules import SCHEDULES, Constant, Schedule
-from feddecorr.core.registry import Config
+from feddecorr.core.registry import Config, Registry
+from feddecorr.objective.optimizers import OPTIMIZERS, SGD, Optimizer
 
 AUTO = 0
 """The number of threads that an experiment replaces by one that fits its cohort and the machine."""
@@ -21,7 +23,9 @@ class Training(Config):
     )
     steps: PositiveInt | None = Field(None, description="local steps in a round, in place of epochs")
     batch: PositiveInt = Field(64, description="examples in a step")
-    optimizer: Literal["sgd", "adamw"] = Field("sgd", description="who takes the local steps; new in every round")
+    optimizer: Annotated[Optimizer, *OPTIMIZERS.field()] = Field(
+        SGD(), description="the local optimizer, new in every round: sgd, adamw, or your own as module:Class"
+    )
     lr: float = Field(0.01, gt=0, description="learning rate")
     schedule: Annotated[Schedule, *SCHEDULES.field()] = Field(
         Constant(), description="the learning rate over rounds: constant, cosine or step"
@@ -80,8 +84,19 @@ class Evaluation(Config):
         description="when to measure also what labels tell (neural collapse, spectra of classes) and RankMe: in the "
         "last round, or with every evaluation",
     )
+    measures: Annotated[dict[str, Measure], *MEASURES.fields(), AfterValidator(refuse_taken)] = Field(
+        {}, description="further measures of the representations, your own among them as module:Class"
+    )
     batch: PositiveInt = Field(500, description="images in one forward pass")
     clients: bool | Literal["last"] = Field(
         False, description="evaluate each client's model, too, before models are averaged; last: in the last round only"
     )
     epochs: bool = Field(False, description="record the terms of each client's objective for every local epoch")
+
+
+CHOICES: dict[str, Registry[Any]] = {
+    "training.optimizer": OPTIMIZERS,
+    "training.schedule": SCHEDULES,
+    "evaluation.measures": MEASURES,
+}
+"""What is chosen by name within the two, by the setting that chooses it."""

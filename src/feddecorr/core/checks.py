@@ -102,7 +102,7 @@ class OneOf:
 
 
 @dataclass(frozen=True)
-class Several:
+class ListOf:
     """A sequence of values of one kind, so many at least and at most."""
 
     each: Check
@@ -118,7 +118,7 @@ class Several:
 
 
 @dataclass(frozen=True)
-class Table:
+class MappingOf:
     """Values of one kind by names, so many at most."""
 
     names: Check

@@ -96,7 +96,7 @@ class Memories:
         return self._folder(client) / f"{now}{SUFFIX}"
 
 
-class Tally:
+class MemoryChecksum:
     """Who remembers something from which round, in one number: with it, a run notices that memories are missing.
 
     It is a sum over clients, so that a round changes it by its own clients alone.

@@ -13,9 +13,9 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
+from feddecorr.core.parsing import parse_json, to_json
 from feddecorr.core.paths import FOLDER, InnerPath, named, passes, replace
 from feddecorr.core.states import State
-from feddecorr.core.strict_json import parse_json, to_json
 from feddecorr.errors import RunError, UserError
 
 AnyPath = Path | InnerPath

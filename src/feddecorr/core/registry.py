@@ -20,6 +20,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from feddecorr.core.parsing import read_list
 from feddecorr.core.trust import Trust, import_named
 from feddecorr.errors import UserError, nearest
 
@@ -150,6 +151,35 @@ class Registry(Generic[K]):
             return self.parse(value, info.context)
 
         return BeforeValidator(parse), PlainSerializer(self.dump)
+
+    def fields(self) -> tuple[BeforeValidator, PlainSerializer]:
+        """Return the pydantic annotations that make a field hold several kinds of this family by name.
+
+        They may be given as names, or as a table of options by name; `NAME=KIND` gives a kind another name.
+        """
+
+        def parse(value: object, info: ValidationInfo) -> object:
+            if isinstance(value, str | list | tuple):
+                value = {str(name): {} for name in read_list(value)}
+            if not isinstance(value, Mapping):
+                raise ValueError(f"{self.noun}s are names or a table of options by name, not {value!r}")
+            return {name: parse_one(name, options, info.context) for name, options in value.items()}
+
+        def parse_one(name: str, options: object, trust: Trust | None) -> K:
+            if isinstance(options, self.base):
+                return options
+            if isinstance(options, str):
+                return self.parse(options, trust)
+            if not isinstance(options, Mapping):
+                raise ValueError(f"{name} takes a table of options, not {options!r}")
+            return self.parse({"name": name, **options}, trust)
+
+        def dump(kinds: Mapping[str, K]) -> dict[str, Any]:
+            return {
+                name: self.options(kind) if self.name(kind) == name else self.dump(kind) for name, kind in kinds.items()
+            }
+
+        return BeforeValidator(parse), PlainSerializer(dump)
 
     @cached_property
     def _closed(self) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from pydantic import BeforeValidator, Field, PositiveInt
 
-from feddecorr.core.lists import read_list
+from feddecorr.core.parsing import read_list
 from feddecorr.core.randomness import generator
 from feddecorr.core.threads import threads
 from feddecorr.data.dataset import Data, Dataset, Images

@@ -17,7 +17,7 @@ from pydantic import BeforeValidator, Field, PositiveInt, field_validator
 from torch import Tensor
 
 from feddecorr.core.checks import shown
-from feddecorr.core.lists import read_list
+from feddecorr.core.parsing import read_list
 from feddecorr.core.randomness import frozen_stream
 from feddecorr.core.registry import Config
 from feddecorr.errors import UserError

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from feddecorr.core.files import reading
-from feddecorr.core.limits import check_classes, check_labels
-from feddecorr.core.npz import read_npz
+from feddecorr.core.limits import check_classes, check_labels, read_npz
 from feddecorr.data.dataset import Dataset, Images, UserData, split_off_test
 from feddecorr.errors import UserError
 

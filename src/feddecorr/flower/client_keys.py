@@ -6,7 +6,7 @@ import hashlib
 
 from flwr.serverapp import Grid
 
-from feddecorr.core.checks import MOST_EXAMPLES, Table, Text
+from feddecorr.core.checks import MOST_EXAMPLES, MappingOf, Text
 from feddecorr.core.files import read_json, reading, write_json
 from feddecorr.core.paths import InnerPath
 
@@ -36,7 +36,7 @@ class ClientKeys:
         if authenticated and self._file.exists():
             stored = read_json(self._file)
             with reading(self._file):
-                Table(Text(len(str(MOST_EXAMPLES)), 1), Text(DIGEST, DIGEST), MOST_EXAMPLES)(stored, "keys")
+                MappingOf(Text(len(str(MOST_EXAMPLES)), 1), Text(DIGEST, DIGEST), MOST_EXAMPLES)(stored, "keys")
             self._bound = stored
 
     def refusal(self, client: int, node: int) -> str | None:

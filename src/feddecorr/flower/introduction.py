@@ -19,8 +19,8 @@ from feddecorr.core.checks import (
     MOST_EXAMPLES,
     NAME,
     Check,
+    ListOf,
     Real,
-    Several,
     Whole,
     check_fields,
     printable,
@@ -39,8 +39,8 @@ SMALLEST_SPREAD = 1e-6
 FIELDS: dict[str, Check] = {
     "client": Whole(0, MOST_EXAMPLES),
     "examples": Whole(1, MOST_EXAMPLES),
-    "shape": Several(Whole(1, MOST_PIXELS), 3, 3),
-    "classes": Several(NAME, MOST_CLASSES, 1),
+    "shape": ListOf(Whole(1, MOST_PIXELS), 3, 3),
+    "classes": ListOf(NAME, MOST_CLASSES, 1),
 }
 """What a node may say of itself, one by one; whether it fits together is looked at after."""
 
@@ -82,8 +82,8 @@ class Introduction:
                 f"{found.examples} images of shape {found.shape}"
             )
         if found.constants is not None:
-            Several(Several(Real(), channels, channels), 2, 2)(found.constants, "constants")
-            Several(Real(low=SMALLEST_SPREAD), channels, channels)(found.constants[1], "constants.1")
+            ListOf(ListOf(Real(), channels, channels), 2, 2)(found.constants, "constants")
+            ListOf(Real(low=SMALLEST_SPREAD), channels, channels)(found.constants[1], "constants.1")
         return found
 
     def differences(self, before: Introduction) -> str:

@@ -30,7 +30,7 @@ OTHER_LOSSES = {
 
 
 @dataclass(frozen=True)
-class Scale:
+class LossScale:
     """How a FedDecorr loss was computed: its normalization, samples in a batch, and the representation's width."""
 
     normalization: str
@@ -56,7 +56,7 @@ class Scale:
         return SCALES[self.normalization](self.batch, self.dimensions)
 
 
-def convert_beta(beta: float, source: Scale, target: Scale) -> float:
+def convert_beta(beta: float, source: LossScale, target: LossScale) -> float:
     """Return the beta that weighs correlations in the target scale as this beta does in the source scale.
 
     Both losses are then the same function of the correlation matrix but for a constant, and have the same gradient.

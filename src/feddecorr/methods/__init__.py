@@ -1,9 +1,8 @@
 """Federated methods by name."""
 
 from feddecorr.core.registry import Registry
+from feddecorr.methods.adaptive import FedAdagrad, FedAdam, FedYogi
 from feddecorr.methods.fedacg import FedACG
-from feddecorr.methods.fedadagrad import FedAdagrad
-from feddecorr.methods.fedadam import FedAdam
 from feddecorr.methods.fedavg import FedAvg
 from feddecorr.methods.fedavgm import FedAvgM
 from feddecorr.methods.feddr import FedDr
@@ -18,7 +17,6 @@ from feddecorr.methods.fedrs import FedRS
 from feddecorr.methods.fedsam import FedSAM
 from feddecorr.methods.fedsol import FedSOL
 from feddecorr.methods.feduv import FedUV
-from feddecorr.methods.fedyogi import FedYogi
 from feddecorr.methods.method import Method, mean_weights
 from feddecorr.methods.moon import MOON
 from feddecorr.methods.scaffold import SCAFFOLD

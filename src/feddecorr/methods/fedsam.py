@@ -8,8 +8,7 @@ from pydantic import Field
 from torch import Tensor
 
 from feddecorr.methods.method import Method
-from feddecorr.objective.context import ClientContext, Compute, GradientRule
-from feddecorr.objective.perturbation import gradient_beside, scaled_to
+from feddecorr.objective.context import ClientContext, Compute, GradientRule, gradient_beside, scaled_to
 
 
 class FedSAM(Method):

@@ -10,8 +10,7 @@ from torch import Tensor
 from torch.nn.functional import kl_div, log_softmax
 
 from feddecorr.methods.method import Method
-from feddecorr.objective.context import ClientContext, Compute, GradientRule
-from feddecorr.objective.perturbation import TINY, gradient_beside, scaled_to
+from feddecorr.objective.context import TINY, ClientContext, Compute, GradientRule, gradient_beside, scaled_to
 from feddecorr.objective.reference_models import RoundReference
 from feddecorr.objective.terms import Pass
 

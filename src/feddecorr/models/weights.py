@@ -19,8 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from feddecorr.core.files import load_tensors
-from feddecorr.core.limits import Allowance, brief
-from feddecorr.core.npz import read_at_most
+from feddecorr.core.limits import Allowance, brief, read_at_most
 from feddecorr.core.states import State, copy_into, misfits, state_dict_names
 from feddecorr.data.formats.pickles import PickleReader, StandIn, count_elements
 from feddecorr.errors import UserError

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from feddecorr.core.messages import Broadcast
-from feddecorr.core.states import State
+from feddecorr.core.states import State, copy_into, norm
 from feddecorr.objective.terms import Term
 
 
@@ -66,3 +66,25 @@ class Compute(Protocol):
 
 GradientRule = Callable[[Compute], Sequence[Tensor]]
 """What makes the gradient of a local step."""
+
+
+TINY = 1e-12
+
+
+def scaled_to(length: float, direction: Sequence[Tensor]) -> list[Tensor]:
+    """Return the direction with that norm over all weights together; of no direction, no step."""
+    factor = length / (norm(direction) + TINY)
+    return [part * factor for part in direction]
+
+
+def gradient_beside(context: ClientContext, shift: Sequence[Tensor], compute: Compute) -> Sequence[Tensor]:
+    """Return the gradient at w + shift; weights and BatchNorm statistics are put back as they were."""
+    trainable = context.trainable
+    state = [*trainable, *context.model.buffers()]
+    kept = [tensor.detach().clone() for tensor in state]
+    with torch.no_grad():
+        for parameter, step in zip(trainable, shift, strict=True):
+            parameter.add_(step)
+    gradient = compute()
+    copy_into(state, kept)
+    return gradient

@@ -34,7 +34,7 @@ AVERAGING = (
     "averaging itself takes dimensions away."
 )
 TERM = "A term of the clients' objective: its mean over the examples that they saw in the round."
-
+FURTHER = "A further measure of the representations of the test images."
 
 BANDS = " Of several seeds, the mean is drawn, with a band of one standard deviation up and down."
 
@@ -73,10 +73,12 @@ def sections(lines: Sequence[Line], runs: Mapping[str, RunDirectory]) -> Iterato
     if any(run.spectrum for run in every):
         yield _spectra(lines, bands)
     terms = dict.fromkeys(term for run in every for each in run.rounds for term in each["terms"])
+    further = dict.fromkeys(name for run in every for name in run.experiment.get("evaluation", {}).get("measures", {}))
     measures: dict[str, tuple[str, curves.Curve]] = {
         "accuracy": (ACCURACY, curves.per_round("accuracy")),
         "effective rank": (RANK, curves.per_round("effective_rank")),
         "rank kept by averaging": (AVERAGING, _rank_kept),
+        **{name: (FURTHER, curves.per_round(name)) for name in further},
         **{f"objective: {term}": (TERM, _term(term)) for term in terms},
     }
     for what, (text, read) in measures.items():

@@ -11,6 +11,7 @@ from typing import Any
 
 from feddecorr.config.experiment import REGISTRIES
 from feddecorr.config.overrides import SEVERAL, flatten
+from feddecorr.config.training import CHOICES
 from feddecorr.errors import UserError
 
 _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
@@ -115,4 +116,6 @@ def by_name(settings: Mapping[str, Any]) -> dict[str, Any]:
             known[key] = "+".join(kind if isinstance(kind, Mapping) else [str(kind)]) or "none"
         else:
             known[key] = kind.get("name", family.default) if isinstance(kind, Mapping) else kind
-    return {**known, **{key: value for key, value in flatten(settings).items() if key not in REGISTRIES}}
+    flat = flatten(settings)
+    known |= {key: flat[f"{key}.name"] for key in CHOICES if f"{key}.name" in flat}
+    return {**known, **{key: value for key, value in flat.items() if key not in REGISTRIES}}

@@ -19,7 +19,7 @@ from feddecorr.config.command import command
 from feddecorr.config.experiment import Experiment
 from feddecorr.config.schedules import SCHEDULES
 from feddecorr.core.files import write_bytes
-from feddecorr.core.strict_json import parse_json, to_json
+from feddecorr.core.parsing import parse_json, to_json
 from feddecorr.core.trust import CLOSED
 from feddecorr.errors import UserError
 from feddecorr.runs.directory import RunDirectory
@@ -224,7 +224,11 @@ _NOTHING: Line = {"model": None, "local_models": {}, "averaging": None}
 
 
 def _scalars_only(line: Line) -> dict[str, Any]:
-    found = line["model"] and {name: value for name, value in line["model"].items() if isinstance(value, int | float)}
+    found = line["model"] and {
+        name: value
+        for name, value in {**line["model"], **line["model"].get("measures", {})}.items()
+        if isinstance(value, int | float)
+    }
     kept = {key: line[key] for key in ("round", "terms", "missing", "averaging")}
     return {**kept, "seconds": round(line["seconds"], 3), "model": found}
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from feddecorr.config.experiment import Experiment
-from feddecorr.core.client_memory import SUFFIX, Memories, Tally, numbered
+from feddecorr.core.client_memory import SUFFIX, Memories, MemoryChecksum, numbered
 from feddecorr.core.files import digest_of, load_tensors, read_json, reading, save_tensors, write_json
 from feddecorr.core.messages import Server
 from feddecorr.core.paths import HeldError, InnerPath
@@ -61,7 +61,7 @@ class RunDirectory:
         self.earlier_memories = Memories(self.inside / "previous" / "clients")
         self._weights, self._earlier_weights = self.inside / WEIGHTS, self.inside / "previous" / WEIGHTS
         self._lines = RoundLines(self.inside / ROUNDS)
-        self._tally = Tally({})
+        self._tally = MemoryChecksum({})
         self._is_ours: Callable[[], bool] = lambda: True
 
     @staticmethod
@@ -124,7 +124,7 @@ class RunDirectory:
         number = self.finished_rounds()
         self._lines.refuse_missing(number)
         _warn_of(self._lines.read(number))
-        self._tally = Tally(self.memories.newest(number))
+        self._tally = MemoryChecksum(self.memories.newest(number))
         if not number:
             return 0, start
         if read_mark(self._weights).memories != str(self._tally):

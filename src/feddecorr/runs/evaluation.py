@@ -16,11 +16,11 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from feddecorr.collapse.decisions import DecisionMeasures
-from feddecorr.collapse.diagnosis import Diagnosis, Subject
-from feddecorr.collapse.gathered import Batch, Part, add_up
-from feddecorr.collapse.layer_ranks import layer_ranks
-from feddecorr.collapse.measures import Measures, Principal, measure_spread
+from feddecorr.collapse.diagnosis import Diagnosis, Subject, measure_custom
+from feddecorr.collapse.gathered import Batch, ChunkStatistics, add_up
+from feddecorr.collapse.measures import Principal, measure_spread
+from feddecorr.collapse.neural_collapse import DecisionMeasures
+from feddecorr.collapse.passes import layer_ranks
 from feddecorr.collapse.representation import capture_representations, find_classifier
 from feddecorr.collapse.statistics import Statistics
 from feddecorr.collapse.weights import classifier_weight
@@ -53,8 +53,9 @@ class Evaluator:
         self._task = task
         self._batches = images.split(task.experiment.evaluation.batch)
         self._parallel_jobs = min(parallel_jobs, len(self._batches))
+        self._measures = task.experiment.evaluation.measures
         self._threads = task.experiment.training.threads
-        self._known: tuple[State, Measures] | None = None  # the last spread, and what it follows from
+        self._known: tuple[State, Diagnosis] | None = None  # the last spread, and what it follows from
 
     def __call__(self, state: Server | Update, *, classes: bool = False) -> Diagnosis:
         """Return what a run records, with what labels tell or without: the rest of many rounds fills memory."""
@@ -64,7 +65,7 @@ class Evaluator:
         scores: list[Score] = []
         with threads(self._threads):
             spread = self._spread(scores)
-        return Diagnosis(**vars(spread), **vars(_mean(scores, spread.samples)))
+        return replace(spread, **vars(_mean(scores, spread.samples)))
 
     def diagnose(
         self,
@@ -85,7 +86,8 @@ class Evaluator:
         subject = Subject(model if weights else None, classifier_weight(find_classifier(model, layer)), reference)
         scores: list[Score] = []
         with threads(self._threads):
-            found = Diagnosis.of(name, add_up(self._look(scores, Part.of, *networks)), subject=subject)
+            gathered = add_up(self._look(scores, ChunkStatistics.of, *networks))
+            found = Diagnosis.of(name, gathered, subject=subject, measures=self._measures)
         return replace(found, loss=_mean(scores, found.samples).loss)
 
     def layer_ranks(self, model: nn.Module) -> dict[str, float]:
@@ -93,7 +95,7 @@ class Evaluator:
         with threads(self._threads):
             return layer_ranks(model, map(self._task.inputs, self._batches))
 
-    def _spread(self, scores: list[Score]) -> Measures:
+    def _spread(self, scores: list[Score]) -> Diagnosis:
         """Measure the spread of the representations, unless they are those of the last model."""
         network = Reference(self._model)
         causes = {name: tensor.clone() for name, tensor in _tensors(self._model).items() if name in self._causes}
@@ -102,7 +104,9 @@ class Evaluator:
                 pass
         else:
             statistics = reduce(add, self._look(scores, lambda batch: Statistics.of(batch.z), network))
-            self._known = causes, measure_spread(Principal(statistics.moments), rankme=False)
+            principal = Principal(statistics.moments)
+            custom = measure_custom(self._measures, principal)
+            self._known = causes, Diagnosis(**vars(measure_spread(principal, rankme=False)), measures=custom)
         return self._known[1]
 
     @cached_property

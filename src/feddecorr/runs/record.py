@@ -10,7 +10,7 @@ from pydantic import Field, PositiveInt, create_model
 
 from feddecorr.collapse.averaging import Averaging
 from feddecorr.collapse.diagnosis import Diagnosis
-from feddecorr.collapse.fields import is_recorded
+from feddecorr.collapse.measures import is_recorded
 from feddecorr.core.registry import Config
 from feddecorr.core.states import State
 from feddecorr.runs.eval_schedule import Evaluated
@@ -84,6 +84,11 @@ class Record:
     def singular_values(self) -> list[float] | None:
         """Those of the covariance of the test images' representations, largest first."""
         return None if self.model is None else self.model.singular_values
+
+    @property
+    def measures(self) -> dict[str, float]:
+        """Further measures of the global model by name, those of `evaluation.measures`."""
+        return (self.model and self.model.measures) or {}
 
     def to_dict(self) -> dict[str, Any]:
         """Return all but the state, ready for JSON, whose keys are strings."""

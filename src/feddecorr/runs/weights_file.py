@@ -5,9 +5,9 @@ from __future__ import annotations
 from pydantic import PositiveInt
 
 from feddecorr.core.files import AnyPath, load_note, reading, save_tensors
+from feddecorr.core.parsing import parse_json
 from feddecorr.core.registry import Config
 from feddecorr.core.states import State
-from feddecorr.core.strict_json import parse_json
 
 KEY = "run"
 """The one key of the note: of several, the order in the file would be by chance, and so its bytes."""

@@ -9,10 +9,10 @@ from functools import cached_property
 from feddecorr.core.checks import (
     NAME,
     Check,
+    ListOf,
+    MappingOf,
     OneOf,
     Real,
-    Several,
-    Table,
     Text,
     Whole,
     check_fields,
@@ -68,8 +68,8 @@ class Expected:
         return {
             "examples": Whole(1, sum(sizes)),
             "amount": Real(least, most),
-            "metrics": Table(self._terms, Real(), MOST_TERMS),
-            "epochs": Table(self._terms, Several(Real(), told, told), MOST_TERMS if told else 0),
+            "metrics": MappingOf(self._terms, Real(), MOST_TERMS),
+            "epochs": MappingOf(self._terms, ListOf(Real(), told, told), MOST_TERMS if told else 0),
             "note": Text(),
         }
 

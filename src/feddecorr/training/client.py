@@ -15,8 +15,7 @@ from feddecorr.models.batchnorm import freeze_statistics
 from feddecorr.objective.context import Trained
 from feddecorr.training.batched.merging import merge
 from feddecorr.training.batched.side_by_side import SideBySide
-from feddecorr.training.client_round import ClientError, Part
-from feddecorr.training.optimizers import OPTIMIZERS
+from feddecorr.training.client_round import ClientError, ClientRound
 from feddecorr.training.shards import Shard
 from feddecorr.training.single import Alone
 from feddecorr.training.task import Task
@@ -67,7 +66,7 @@ class Client:
     ) -> tuple[Update, State]:
         """Train on the shard from what the server sent; return the update and what to remember."""
         experiment = self.task.experiment
-        part = Part(self.task, self.model, broadcast, shard, memory)
+        part = ClientRound(self.task, self.model, broadcast, shard, memory)
         _load(self.parameters, broadcast.weights, out_buffers.get("weights", {}))
         _load(self.buffers, part.buffers, out_buffers.get("buffers", {}))
         self._set_mode(broadcast.round)
@@ -98,9 +97,10 @@ class Client:
     ) -> dict[int, Outcome]:
         _load(self.parameters, broadcast.weights, {})
         self._set_mode(broadcast.round)
-        parts = [Part(self.task, self.model, broadcast, shard, memory) for shard, memory, _ in held]
+        parts = [ClientRound(self.task, self.model, broadcast, shard, memory) for shard, memory, _ in held]
         out_buffers = {shard.client: out_buffers.get("weights", {}) for shard, _, out_buffers in held}
-        kinds: dict[tuple[str, ...], list[Part]] = {}  # by the terms they have: a method may give them different ones
+        # By the terms they have: a method may give clients different ones.
+        kinds: dict[tuple[str, ...], list[ClientRound]] = {}
         for part in parts:
             if self.buffers:
                 _load(self.buffers, part.buffers, {})
@@ -134,7 +134,8 @@ class Client:
     def _train(self, learner: Learner[Step], number: int) -> list[float]:
         """Take all local steps; return what they amount to after each."""
         training = self.task.experiment.training
-        optimizer = OPTIMIZERS[training.optimizer](learner.trainable, training, training.rate(number))
+        stacked = isinstance(learner, SideBySide)
+        optimizer = training.optimizer.stepper(learner.trainable, training, training.rate(number), stacked=stacked)
         amounts = []
         for step in learner.steps:
             gradients = learner.gradients(step)

@@ -16,7 +16,7 @@ from feddecorr.objective.terms import Term, combine, cross_entropy
 from feddecorr.training.batches import Visits
 from feddecorr.training.shards import Shard
 from feddecorr.training.task import Task
-from feddecorr.training.term_values import Tally
+from feddecorr.training.term_values import TermSums
 
 BUFFERS = "buffers/"
 METHOD = "method/"
@@ -30,7 +30,7 @@ class ClientError(Exception):
         self.client, self.error = client, error
 
 
-class Part:
+class ClientRound:
     """What one client trains on, with which objective, and what comes of it; whoever trains beside it.
 
     Its objective and its end are the method's code, which may draw random numbers: they are to be asked for inside of
@@ -70,7 +70,7 @@ class Part:
         own = self.method.terms(self.context)
         return combine({"cross_entropy": cross_entropy}, self._experiment.regularizers, own)
 
-    def finish(self, trained: Trained, tally: Tally, place: int = 0) -> tuple[Update, State]:
+    def finish(self, trained: Trained, tally: TermSums, place: int = 0) -> tuple[Update, State]:
         """Return the update and what to remember, of the client that has this place in the tally."""
         extra, kept = self.method.finish(self.context, trained)
         memory = {METHOD + name: tensor for name, tensor in kept.items()}

@@ -9,23 +9,23 @@ import torch
 from torch import Tensor
 
 from feddecorr.collapse.feature_maps import FeatureMaps, capture_feature_maps
-from feddecorr.collapse.representation import Seen, capture_representations
+from feddecorr.collapse.representation import Representations, capture_representations
+from feddecorr.objective.optimizers import clip
 from feddecorr.objective.terms import Pass, Term
 from feddecorr.training.batches import Batch
-from feddecorr.training.client_round import Part
-from feddecorr.training.optimizers import clip
-from feddecorr.training.term_values import Tally
+from feddecorr.training.client_round import ClientRound
+from feddecorr.training.term_values import TermSums
 
 
 class Alone:
     """Learns from batches of images and labels, while it is `watching` what the module makes of them."""
 
-    _seen: Seen
+    _seen: Representations
 
-    def __init__(self, part: Part) -> None:
+    def __init__(self, part: ClientRound) -> None:
         self.steps = part.visits.batches()
         self.trainable = part.context.trainable
-        self.tally = Tally(list(part.terms))
+        self.tally = TermSums(list(part.terms))
         self._method, self._model = part.method, part.context.model
         self._parameters = dict(self._model.named_parameters())
         self._terms = list(part.terms.values())

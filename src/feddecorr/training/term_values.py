@@ -14,7 +14,7 @@ from torch.nn.functional import pad
 from feddecorr.errors import RunError
 
 
-class Tally:
+class TermSums:
     """Keeps what every term was in every pass; a step has one pass, unless its method takes several.
 
     A value has the shape () for one client, and (clients,) for several: the first ones, because whoever takes the

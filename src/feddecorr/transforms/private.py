@@ -10,8 +10,7 @@ import torch
 from pydantic import Field, PositiveFloat
 
 from feddecorr.core.messages import Broadcast, RoundInfo, Server, Update
-from feddecorr.core.noise import gaussian
-from feddecorr.core.randomness import generator
+from feddecorr.core.randomness import gaussian, generator
 from feddecorr.core.states import State
 from feddecorr.errors import UserError
 from feddecorr.transforms.clipping import clipped

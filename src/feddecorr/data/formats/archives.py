@@ -13,8 +13,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
-from feddecorr.core.limits import MEMBER, MEMBERS, TOTAL, Allowance, brief
-from feddecorr.core.npz import read_at_most
+from feddecorr.core.limits import MEMBER, MEMBERS, TOTAL, Allowance, brief, read_at_most
 from feddecorr.errors import UserError
 
 COMPRESSED: dict[bytes, Callable[[Path], io.BufferedIOBase | io.RawIOBase]] = {

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, PositiveInt, model_validator
 
-from feddecorr.core.lists import read_list
+from feddecorr.core.parsing import read_list
 from feddecorr.core.registry import Config
 
 

@@ -8,10 +8,12 @@ from collections.abc import Sequence
 from feddecorr.core.messages import Update
 from feddecorr.core.states import State, not_finite
 from feddecorr.training.batched.side_by_side import SideBySide
-from feddecorr.training.client_round import Part
+from feddecorr.training.client_round import ClientRound
 
 
-def merge(learner: SideBySide, parts: Sequence[Part], amounts: Sequence[float], out_buffers: State) -> Update | None:
+def merge(
+    learner: SideBySide, parts: Sequence[ClientRound], amounts: Sequence[float], out_buffers: State
+) -> Update | None:
     """Return the mean by numbers of examples, in the room if there is any.
 
     None if anybody's training diverged: then each is to be looked at by itself.

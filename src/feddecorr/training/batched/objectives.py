@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from feddecorr.objective.terms import Pass, Term, takes_several
-from feddecorr.training.client_round import Part
+from feddecorr.training.client_round import ClientRound
 
 
 class Objectives:
@@ -18,7 +18,7 @@ class Objectives:
     same size; any other is asked client by client. So no term ever sees what fills a smaller batch up.
     """
 
-    def __init__(self, parts: Sequence[Part]) -> None:
+    def __init__(self, parts: Sequence[ClientRound]) -> None:
         self._parts = parts
         first = parts[0].terms
         self.names = list(first)

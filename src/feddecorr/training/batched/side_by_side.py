@@ -8,27 +8,27 @@ import torch
 from torch import Tensor, nn
 
 from feddecorr.core.states import STATISTICS, State
+from feddecorr.objective.optimizers import clip_each
 from feddecorr.objective.terms import Pass
 from feddecorr.training.batched.joined_maps import TooFewError
 from feddecorr.training.batched.joint_batches import JointBatches, JointStep
 from feddecorr.training.batched.objectives import Objectives
 from feddecorr.training.batched.span import Span, spanned_weights
 from feddecorr.training.batched.stacked import Stacked
-from feddecorr.training.client_round import ClientError, Part
-from feddecorr.training.optimizers import clip_each
+from feddecorr.training.client_round import ClientError, ClientRound
 from feddecorr.training.task import Task
-from feddecorr.training.term_values import Tally
+from feddecorr.training.term_values import TermSums
 
 
 class SideBySide:
     """Learns the networks of several clients, those with the most steps first; whoever is done leaves."""
 
-    def __init__(self, task: Task, model: nn.Module, parts: Sequence[Part]) -> None:
+    def __init__(self, task: Task, model: nn.Module, parts: Sequence[ClientRound]) -> None:
         visits = [part.visits for part in parts]
         sent = parts[0].context.broadcast.weights
         self.steps = JointBatches(task, visits)
         self._objectives = Objectives(parts)
-        self.tally = Tally(self._objectives.names)
+        self.tally = TermSums(self._objectives.names)
         self._spanned = spanned_weights(task, model, visits) if self._objectives.common else None
         self._span: Span | None = None
         if self._spanned is not None:

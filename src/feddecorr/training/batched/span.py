@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from feddecorr.objective.optimizers import SGD
 from feddecorr.training.batched.chain import first_products
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def spanned_weights(task: Task, model: nn.Module, visits: Sequence[Visits]) -> s
     training, name = task.experiment.training, first_products(model)
     if (
         name is None
-        or training.optimizer != "sgd"
+        or not isinstance(training.optimizer, SGD)
         or training.max_grad_norm is not None
         or task.experiment.data.augment
     ):

@@ -1,11 +1,20 @@
-"""JSON as the standard has it, in both directions; light to import."""
+"""Text as values: lists of a command line, and JSON as the standard has it, in both directions; light to import."""
 
 from __future__ import annotations
 
 import json
 import math
 import re
+from collections.abc import Iterable
 from typing import Any, NoReturn
+
+
+def read_list(value: Any) -> list[Any]:
+    """Return a list as one may write it: `a,b` for two, `none` or nothing for an empty one, a number for itself."""
+    if isinstance(value, str):
+        return [part for part in map(str.strip, value.split(",")) if part not in ("", "none")]
+    return list(value) if isinstance(value, Iterable) else [value]
+
 
 HALF = re.compile(rb"\\u[dD][89a-fA-F]")
 LARGE = [

@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 @dataclass(frozen=True)
-class Factor:
+class ClassSpread:
     """Count, mean, and `rows` F with FᵀF = Σ(z−z̄)(z−z̄)ᵀ, in float64.
 
     Classes are many and their samples few: F has the size of the samples where a scatter matrix each would be
@@ -23,21 +23,21 @@ class Factor:
     trace: float
 
     @classmethod
-    def of(cls, mean: Tensor, centred: Tensor) -> Factor:
+    def of(cls, mean: Tensor, centred: Tensor) -> ClassSpread:
         """Take a mean and the deviations from it."""
         whole = cls(len(centred), mean, centred, float(centred.square().sum()))
         return whole.reduced() if len(centred) > 2 * len(mean) else whole
 
-    def __add__(self, other: Factor) -> Factor:
+    def __add__(self, other: ClassSpread) -> ClassSpread:
         count = self.count + other.count
         gap = other.mean - self.mean
         between = self.count * other.count / count
         mean = self.mean + gap * (other.count / count)
         trace = self.trace + other.trace + between * float(gap @ gap)
         if self.rows is None or other.rows is None:
-            return Factor(count, mean, None, trace)
+            return ClassSpread(count, mean, None, trace)
         rows = torch.cat([self.rows, other.rows, gap[None] * between**0.5])
-        merged = Factor(count, mean, rows, trace)
+        merged = ClassSpread(count, mean, rows, trace)
         return merged.reduced() if len(rows) > 2 * len(mean) else merged
 
     @property
@@ -45,11 +45,11 @@ class Factor:
         """The memory that the rows take."""
         return 0 if self.rows is None else self.rows.nbytes
 
-    def without_rows(self) -> Factor:
+    def without_rows(self) -> ClassSpread:
         """Return count, mean and trace alone."""
         return replace(self, rows=None)
 
-    def reduced(self) -> Factor:
+    def reduced(self) -> ClassSpread:
         """Return the same with the triangle R for rows: a function of the scatter matrix, up to signs."""
         return self if self.rows is None else replace(self, rows=torch.linalg.qr(self.rows, mode="r").R)
 

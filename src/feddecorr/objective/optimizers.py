@@ -1,26 +1,28 @@
-"""How a step moves the weights, step for step as `torch.optim` with `fused=True`.
+"""Local optimizers by name, and your own: how a step moves the weights.
 
-The same kernels are called, but without `torch.optim`: constructing anything of that imports PyTorch's compiler,
-which takes about as long as importing PyTorch itself, and 75 MB in every worker process. These are the only
-unpublished functions of PyTorch that this package calls.
+SGD and AdamW take the steps of `torch.optim` with `fused=True`, bit for bit. They call the same kernels, but without
+`torch.optim`: constructing one of its optimizers imports PyTorch's compiler, which takes about as long as importing
+PyTorch itself, and 75 MB in every worker process. These are the only private functions of PyTorch that this package
+calls.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import torch
 from torch import Tensor
 
-from feddecorr.core.states import norm
+from feddecorr.core.registry import Config, Registry
+from feddecorr.core.states import State, norm
 
 if TYPE_CHECKING:
     from feddecorr.config.training import Training
 
 
-class Optimizer(Protocol):
-    """Moves parameters in place; `amount` is the sum of its learning rates, counted as plain SGD steps.
+class Stepper(Protocol):
+    """Moves the parameters of one local training in place.
 
     Where parameters are those of several clients, stacked, and gradients those of the first few, only those move,
     from then on.
@@ -28,13 +30,61 @@ class Optimizer(Protocol):
 
     @property
     def amount(self) -> float:
-        """What the steps so far amount to."""
+        """The sum of the learning rates so far, counted as plain SGD steps."""
 
     def step(self, gradients: Sequence[Tensor]) -> None:
         """Take one step; the gradients are left as they are."""
 
 
-class SGD:
+class Optimizer(Config):
+    """A local optimizer: it starts anew in every round, with `training.lr` and `training.weight_decay`.
+
+    Your own one has `step` and, if it remembers anything between steps, `start`.
+    """
+
+    def start(self, parameter: Tensor) -> State:  # noqa: ARG002 - for those that remember
+        """Return what is remembered for one parameter before the first step; nothing by default."""
+        return {}
+
+    def step(self, parameter: Tensor, gradient: Tensor, memory: State, *, lr: float, weight_decay: float) -> None:
+        """Move one parameter and its memory in place; the gradient is left as it is."""
+        raise NotImplementedError
+
+    def stepper(self, parameters: Sequence[Tensor], training: Training, lr: float, *, stacked: bool = False) -> Stepper:
+        """Return what moves the parameters of one round: with `stacked`, of several clients, (clients, …) each."""
+        return PerParameter(self, parameters, lr=lr, weight_decay=training.weight_decay, stacked=stacked)
+
+
+class PerParameter:
+    """Takes an optimizer's steps, one parameter of one client after the other."""
+
+    def __init__(
+        self, optimizer: Optimizer, parameters: Sequence[Tensor], *, lr: float, weight_decay: float, stacked: bool
+    ) -> None:
+        self._optimizer, self._stacked = optimizer, stacked
+        self._lr, self._weight_decay = lr, weight_decay
+        self._parameters = [self._of_clients(parameter.detach()) for parameter in parameters]
+        self._memories = [[optimizer.start(each) for each in clients] for clients in self._parameters]
+        self._steps = 0
+
+    @property
+    def amount(self) -> float:
+        """The learning rate times the number of steps."""
+        return self._steps * self._lr
+
+    @torch.no_grad()
+    def step(self, gradients: Sequence[Tensor]) -> None:
+        """Take one step; the gradients are left as they are."""
+        self._steps += 1
+        for parameters, gradient, memories in zip(self._parameters, gradients, self._memories, strict=True):
+            for each in zip(parameters, self._of_clients(gradient), memories, strict=False):  # the first ones, if fewer
+                self._optimizer.step(*each, lr=self._lr, weight_decay=self._weight_decay)
+
+    def _of_clients(self, tensor: Tensor) -> Sequence[Tensor]:
+        return tensor.unbind() if self._stacked else [tensor]
+
+
+class FusedSGD:
     """Stochastic gradient descent with momentum and weight decay."""
 
     def __init__(self, parameters: Sequence[Tensor], *, lr: float, momentum: float, weight_decay: float) -> None:
@@ -47,7 +97,7 @@ class SGD:
 
     @property
     def amount(self) -> float:
-        """The learning rate times FedNova's ‖a‖₁: under momentum, a gradient goes on acting in later steps."""
+        """The learning rate times FedNova's ‖a‖₁: under momentum, a gradient acts on in later steps."""
         return self._steps * self._lr
 
     @torch.no_grad()
@@ -72,7 +122,7 @@ class SGD:
         self._steps += self._weight
 
 
-class AdamW:
+class FusedAdamW:
     """Adam with decoupled weight decay (Loshchilov and Hutter, 2019)."""
 
     def __init__(
@@ -117,15 +167,37 @@ class AdamW:
         )
 
 
-def _sgd(parameters: Sequence[Tensor], training: Training, lr: float) -> SGD:
-    return SGD(parameters, lr=lr, momentum=training.momentum, weight_decay=training.weight_decay)
+class SGD(Optimizer):
+    """Stochastic gradient descent with `training.momentum` and `training.weight_decay`."""
+
+    def stepper(
+        self,
+        parameters: Sequence[Tensor],
+        training: Training,
+        lr: float,
+        *,
+        stacked: bool = False,  # noqa: ARG002 - every number moves on its own
+    ) -> Stepper:
+        """Return PyTorch's fused kernel."""
+        return FusedSGD(parameters, lr=lr, momentum=training.momentum, weight_decay=training.weight_decay)
 
 
-def _adamw(parameters: Sequence[Tensor], training: Training, lr: float) -> AdamW:
-    return AdamW(parameters, lr=lr, betas=training.betas, weight_decay=training.weight_decay)
+class AdamW(Optimizer):
+    """Adam with decoupled weight decay, with `training.betas` (Loshchilov and Hutter, 2019)."""
+
+    def stepper(
+        self,
+        parameters: Sequence[Tensor],
+        training: Training,
+        lr: float,
+        *,
+        stacked: bool = False,  # noqa: ARG002 - every number moves on its own
+    ) -> Stepper:
+        """Return PyTorch's fused kernel."""
+        return FusedAdamW(parameters, lr=lr, betas=training.betas, weight_decay=training.weight_decay)
 
 
-OPTIMIZERS: dict[str, Callable[[Sequence[Tensor], Training, float], Optimizer]] = {"sgd": _sgd, "adamw": _adamw}
+OPTIMIZERS = Registry("optimizer", Optimizer, {"sgd": SGD, "adamw": AdamW})
 
 
 @torch.no_grad()

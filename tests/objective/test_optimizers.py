@@ -4,7 +4,12 @@ import pytest
 import torch
 from small import small
 
-from feddecorr.training.optimizers import OPTIMIZERS, SGD, clip, clip_each
+from feddecorr.config.command import experiment_overrides
+from feddecorr.config.experiment import Experiment
+from feddecorr.config.overrides import read_overrides
+from feddecorr.errors import UserError
+from feddecorr.objective.optimizers import FusedSGD, clip, clip_each
+from feddecorr.runs.pipeline import run
 
 
 @pytest.mark.parametrize("name", ["sgd", "adamw"])
@@ -18,7 +23,7 @@ def test_steps_are_those_of_torchs_fused_kernel_bit_for_bit(name: str, momentum:
     theirs = [tensor.clone().requires_grad_() for tensor in start]
     words = [f"training.optimizer={name}", f"training.momentum={momentum}", f"training.weight_decay={weight_decay}"]
     training = small(*words, f"training.betas=[{momentum},0.99]").training
-    optimizer = OPTIMIZERS[name](ours, training, 0.1)
+    optimizer = training.optimizer.stepper(ours, training, 0.1)
     oracle: Any = (
         torch.optim.SGD(theirs, lr=0.1, momentum=momentum, weight_decay=weight_decay, fused=True)
         if name == "sgd"
@@ -41,7 +46,7 @@ def test_the_memory_format_of_a_gradient_does_not_matter(momentum: float) -> Non
     found = []
     for shape in (torch.contiguous_format, torch.channels_last):
         weights = [start.clone().to(memory_format=shape), torch.ones(7, 2)]
-        optimizer = SGD(weights, lr=0.1, momentum=momentum, weight_decay=0.1)
+        optimizer = FusedSGD(weights, lr=0.1, momentum=momentum, weight_decay=0.1)
         for _ in range(3):
             optimizer.step([gradient, torch.tensor(2.0).expand(7, 2)])
         found.append(weights)
@@ -51,7 +56,7 @@ def test_the_memory_format_of_a_gradient_does_not_matter(momentum: float) -> Non
 
 def test_gradients_are_left_as_they_are() -> None:
     gradient = torch.ones(3)
-    optimizer = SGD([torch.zeros(3)], lr=0.1, momentum=0.9, weight_decay=0.1)
+    optimizer = FusedSGD([torch.zeros(3)], lr=0.1, momentum=0.9, weight_decay=0.1)
     optimizer.step([gradient])
     optimizer.step([gradient])
     assert torch.equal(gradient, torch.ones(3))
@@ -61,7 +66,7 @@ def test_gradients_are_left_as_they_are() -> None:
 def test_the_amount_is_the_drift_of_a_constant_gradient(momentum: float) -> None:
     """On a constant gradient g, all steps together move by amount·g: the learning rate is counted in."""
     weight = torch.zeros(1, dtype=torch.float64)
-    optimizer = SGD([weight], lr=0.1, momentum=momentum, weight_decay=0.0)
+    optimizer = FusedSGD([weight], lr=0.1, momentum=momentum, weight_decay=0.0)
     for _ in range(10):
         optimizer.step([torch.full((1,), 2.0, dtype=torch.float64)])
     assert float(weight) == pytest.approx(-optimizer.amount * 2.0, rel=1e-12)
@@ -99,7 +104,7 @@ def test_clients_that_are_done_stay_where_they_are(name: str) -> None:
     stacked = [torch.randn(3, 4)]
     alone = [stacked[0][:1].clone()]
     training = small(f"training.optimizer={name}", "training.momentum=0.9").training
-    together, single = (OPTIMIZERS[name](weights, training, 0.1) for weights in (stacked, alone))
+    together, single = (training.optimizer.stepper(weights, training, 0.1) for weights in (stacked, alone))
     for clients in (3, 3, 2, 1, 1):
         gradient, before = torch.randn(clients, 4), stacked[0].clone()
         together.step([gradient])
@@ -107,3 +112,36 @@ def test_clients_that_are_done_stay_where_they_are(name: str) -> None:
         assert torch.equal(stacked[0][clients:], before[clients:])
         assert not torch.equal(stacked[0][:clients], before[:clients])
         torch.testing.assert_close(stacked[0][:1], alone[0])
+
+
+def test_your_own_optimizer_trains_with_everything_else() -> None:
+    """Written in plain PyTorch it is SGD, but for rounding, and its options are part of the experiment."""
+    ours = small("training.optimizer=outside:Plain", "training.optimizer.momentum=0.8")
+    theirs = small("training.momentum=0.8")
+    assert Experiment.parse(ours.to_dict()) == ours
+    assert ours.digest() != small("training.optimizer=outside:Plain").digest()
+    assert Experiment.parse(read_overrides(experiment_overrides(ours))) == ours
+    for mine, other in zip(run(ours), run(theirs), strict=True):
+        for name, tensor in mine.state.items():
+            torch.testing.assert_close(tensor, other.state[name], rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["Plain", "Normed"])
+def test_clients_that_train_at_once_take_their_own_steps_with_any_optimizer(name: str) -> None:
+    """Also where the step of a parameter depends on all of its numbers, and where some are done before others."""
+    words = [f"training.optimizer=outside:{name}", "model=mlp", "training.lr=0.01"]
+    alone, together = (list(run(small(*words, f"training.clients_per_batch={count}")))[-1] for count in (1, 4))
+    for key, tensor in alone.state.items():
+        torch.testing.assert_close(tensor, together.state[key], rtol=1e-3, atol=1e-5)
+
+
+def test_methods_that_assume_sgd_refuse_your_own_by_name() -> None:
+    with pytest.raises(
+        UserError, match=r"scaffold assumes SGD updates: it needs training\.optimizer=sgd, not outside:P"
+    ):
+        small("method=scaffold", "training.optimizer=outside:Plain")
+
+
+def test_an_unknown_optimizer_is_refused_with_the_nearest_name() -> None:
+    with pytest.raises(UserError, match="unknown optimizer 'adam'"):
+        small("training.optimizer=adam")

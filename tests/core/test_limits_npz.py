@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from feddecorr.core.npz import read_npz
+from feddecorr.core.limits import read_npz
 from feddecorr.errors import UserError
 
 MIB = 1 << 20
