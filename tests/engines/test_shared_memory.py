@@ -17,7 +17,7 @@ from feddecorr.core.messages import Broadcast
 from feddecorr.core.paths import InnerPath
 from feddecorr.core.states import State
 from feddecorr.engines import shared_memory
-from feddecorr.engines.shared_state import Layout, Parcel
+from feddecorr.engines.shared_memory import SharedStates, StateLayout
 from feddecorr.errors import RunError
 from feddecorr.server.federation import Simulation
 
@@ -35,11 +35,11 @@ def refuse(number: int) -> object:
 @pytest.mark.parametrize("size", [4_000_000, 64_000_000])
 def test_too_little_shared_memory_is_counted(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.Tensor, "share_memory_", refuse(errno.ENOSPC))
-    monkeypatch.setattr(shared_memory, "PLACE", Path.cwd())
+    monkeypatch.setattr(shared_memory, "SHARED_MEMORY", Path.cwd())
     monkeypatch.setattr(shutil, "disk_usage", lambda _: (size, size - 1_500_000, 1_500_000))
     with pytest.raises(RunError, match="docker run") as caught:
-        Parcel(Layout.of({"weights": {"w": torch.zeros(25_000_000)}}))
-    assert f"shares 100.0 MB more with its workers: {Path.cwd()} has 1.5 of {size / 1e6:.1f} MB left" in str(
+        SharedStates(StateLayout.of({"weights": {"w": torch.zeros(25_000_000)}}))
+    assert f"needs 100.0 MB more of shared memory: {Path.cwd()} has 1.5 of {size / 1e6:.1f} MB left" in str(
         caught.value
     )
     (wanted,) = re.findall(r"docker run --shm-size=(\d+)m", str(caught.value))
