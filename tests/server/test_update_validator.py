@@ -107,7 +107,7 @@ def test_a_failure_is_told_with_the_clients_own_traceback() -> None:
 @pytest.mark.parametrize("minimum", [1, 2])
 def test_a_round_with_too_few_updates_is_an_error(minimum: int) -> None:
     answers: list[Any] = [update(1)] * (minimum - 1)
-    with pytest.raises(RunError, match=f"round 5 has {minimum - 1} updates of the 2 .*minimum_clients={minimum}.*cut"):
+    with pytest.raises(RunError, match=f"round 5 has {minimum - 1} updates from 2 .*minimum_clients={minimum}.*cut"):
         take(*answers, Failure(5, 2, "the line was cut"), missing="continue", minimum=minimum)
 
 

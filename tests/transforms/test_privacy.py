@@ -163,7 +163,7 @@ def test_a_missing_client_changes_the_sum_and_nothing_else() -> None:
 
 def test_what_would_tell_of_data_beside_the_weights_is_refused_before_there_is_a_run(tmp_path: object) -> None:
     for words in (["model.norm=batch"], ["method=scaffold"]):
-        with pytest.raises(UserError, match="protects the weights alone"):
+        with pytest.raises(UserError, match="protects only the weights"):
             list(run(small(*GROUPS, *words), f"{tmp_path}/run"))
         assert not os.path.exists(f"{tmp_path}/run")  # noqa: PTH110 - a path in words
 

@@ -129,7 +129,8 @@ class Deployment:
         nodes = self._nodes.wait_for(clients, wait)
         for client in clients:
             if client not in nodes:
-                why = self._nodes.reasons.get(client, f"its node was not connected for {wait:g} seconds")
+                absent = f"its node did not connect within {wait:g} seconds" if wait else "its node was not connected"
+                why = self._nodes.reasons.get(client, absent)
                 yield Failure(number, client, why)
         content = to_bytes(broadcast)
         arrays = to_arrays(content)

@@ -12,6 +12,7 @@ from pydantic import Field, PositiveFloat, PositiveInt
 from feddecorr.core.threads import parallel_jobs
 from feddecorr.engines.engine import Engine
 from feddecorr.errors import UserError
+from feddecorr.flower.simulation import start_simulation
 from feddecorr.server.federation import RunClients
 
 if TYPE_CHECKING:
@@ -47,8 +48,6 @@ class Flower(Engine):
     @contextmanager
     def open(self, task: Task, shards: Shards, memories: Memories) -> Iterator[RunClients]:
         """Start Flower's simulation."""
-        from feddecorr.flower.simulation import start_simulation  # noqa: PLC0415 - an extra
-
         with start_simulation(shards, self.parallel_jobs(task.experiment.training.threads)) as simulation:
             yield simulation.run_clients(task, memories)
 

@@ -22,18 +22,13 @@ from feddecorr.data import DATA, Data
 from feddecorr.data.dataset import Images, PixelSums
 from feddecorr.errors import UserError
 from feddecorr.flower.data_summary import DataSummary, relabelled
+from feddecorr.flower.simulation import HOME, SHARDS
 from feddecorr.server.federation import Simulation
 from feddecorr.training.shards import Shard, Shards
 from feddecorr.training.task import Task
 
 DEFAULT_MEMORY = Path("~/.local/state/feddecorr")
 """Where client state is kept, unless the node's configuration says otherwise."""
-
-HOME = "FEDDECORR_SIMULATION"
-"""The environment variable with the folder of a simulation."""
-
-SHARDS = "shards.safetensors"
-"""The file with all clients' images, in the folder of a simulation."""
 
 NodeConfig = Mapping[str, Any]
 """The values of `--node-config`."""

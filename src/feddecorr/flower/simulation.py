@@ -24,12 +24,18 @@ from feddecorr.core.messages import Broadcast, Failure, Update
 from feddecorr.core.trust import VARIABLE
 from feddecorr.core.wire import to_bytes
 from feddecorr.errors import RunError, UserError
-from feddecorr.flower import supervisor
-from feddecorr.flower.node import SHARDS
 from feddecorr.flower.replies import read_reply
 from feddecorr.server.federation import RunClients
 from feddecorr.training.shards import Shards
 from feddecorr.training.task import Task
+
+HOME = "FEDDECORR_SIMULATION"
+"""The environment variable by which the supervisor tells nodes the folder of the simulation."""
+
+SHARDS = "shards.safetensors"
+"""The file with all clients' images, in the folder of the simulation."""
+
+SUPERVISOR = Path(__file__).with_name("supervisor.py")
 
 MAX_PATH = 40
 """Length of the folder's path: Ray's sockets lie deep in it, and a socket's path has at most 107 characters."""
@@ -45,7 +51,7 @@ LOG_LINES = 30
 def start_simulation(shards: Shards, workers: int) -> Iterator[FlowerSimulation]:
     """Start Flower's simulation with a node for each client, in its own folder; leaving the context ends all of it."""
     process = subprocess.Popen(  # noqa: S603 - our own
-        [sys.executable, "-P", supervisor.__file__, SIMULATION_APP],
+        [sys.executable, "-P", str(SUPERVISOR), SIMULATION_APP],
         env={
             **os.environ,
             "PYTHONPATH": os.pathsep.join(path or str(Path.cwd()) for path in sys.path),
