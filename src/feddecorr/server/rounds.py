@@ -46,7 +46,7 @@ def federate(
     method = experiment.method
     for number in range(first, experiment.rounds + 1):
         info, broadcast = federation.info(number), method.broadcast(number, server)
-        clients = draw_clients(federation, number)
+        clients = sample_clients(federation, number)
         validator = UpdateValidator(
             ExpectedUpdates(federation, broadcast, method.expected_extra(server)),
             clients,
@@ -93,28 +93,28 @@ def refuse_infinite(server: Server, number: int, outlier: str) -> None:
             )
 
 
-def draw_clients(federation: Federation, number: int) -> list[int]:
+def sample_clients(federation: Federation, number: int) -> list[int]:
     """Return the cohort of a round, clients with the most examples first.
 
     This order balances parallel workers; the server aggregates in the same order, so updates are used as they come.
     """
     experiment, sizes = federation.experiment, federation.roster.sizes
-    drawn = DRAWS[experiment.sampling](experiment, number)
-    return sorted(drawn, key=lambda client: (-int(sizes[client]), client))
+    sampled = SAMPLERS[experiment.sampling](experiment, number)
+    return sorted(sampled, key=lambda client: (-int(sizes[client]), client))
 
 
-def _draw_fixed(experiment: Experiment, number: int) -> list[int]:
+def _sample_fixed(experiment: Experiment, number: int) -> list[int]:
     seed = named_seed(experiment.seed, "participation", number)
     return first_of_permutation(experiment.clients, experiment.cohort, seed=seed)
 
 
-def _draw_poisson(experiment: Experiment, number: int) -> list[int]:
+def _sample_poisson(experiment: Experiment, number: int) -> list[int]:
     stream = frozen_stream(experiment.seed, "participation", number)
-    drawn: list[int] = np.flatnonzero(stream.random_sample(experiment.clients) < experiment.rate).tolist()
-    return drawn
+    sampled: list[int] = np.flatnonzero(stream.random_sample(experiment.clients) < experiment.rate).tolist()
+    return sampled
 
 
-DRAWS = {"fixed": _draw_fixed, "poisson": _draw_poisson}
+SAMPLERS = {"fixed": _sample_fixed, "poisson": _sample_poisson}
 """Sampling schemes: a fixed number of clients, or each client independently, in which case the cohort may be empty."""
 
 
