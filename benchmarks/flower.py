@@ -29,7 +29,7 @@ from feddecorr.config.experiment import Experiment
 from feddecorr.config.overrides import read_overrides
 from feddecorr.core.messages import Broadcast
 from feddecorr.core.wire import from_bytes, to_bytes
-from feddecorr.flower.session import simulated
+from feddecorr.flower.simulation import start_simulation
 from feddecorr.runs.pipeline import run
 from feddecorr.server.federation import Simulation
 
@@ -95,7 +95,7 @@ def start_of_flower() -> dict[str, float]:
     experiment = Experiment.parse(read_overrides([*TEN, "engine=flower"]))
     simulation = Simulation(experiment)
     start = time.perf_counter()
-    with simulated(simulation.shards, experiment.engine.parallel_jobs(experiment.training.threads)):
+    with start_simulation(simulation.shards, experiment.engine.parallel_jobs(experiment.training.threads)):
         return {"Ray and all nodes": round(time.perf_counter() - start, 2)}
 
 

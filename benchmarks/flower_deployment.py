@@ -27,22 +27,22 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
 from benchmarks.recording import write_record
-from feddecorr.flower.client_app import LARGEST
-from feddecorr.flower.envelope import seal, unseal, wrap
+from feddecorr.flower.client_app import MAX_BYTES
+from feddecorr.flower.payload import pack, to_arrays, unpack
 from feddecorr.runs.directory import RunDirectory
 
 PROGRAMS = Path(sys.executable).parent
 WORDS = ["data=digits", "clients=2", "model=lenet", "regularizers=feddecorr", "training.epochs=1"]
-IMPORTS = {"Flower": "flwr.clientapp", "PyTorch": "torch", "all that trains": "feddecorr.flower.playing"}
+IMPORTS = {"Flower": "flwr.clientapp", "PyTorch": "torch", "all that trains": "feddecorr.flower.handlers"}
 APPS = {"cold": "benchmarks.flower_deployment:cold", "warm": "feddecorr.flower.client_app:app"}
 
 cold = ClientApp()
 
 
 @cold.query()
-def introduce(message: Message, context: Context) -> Message:
+def query(message: Message, context: Context) -> Message:
     """Answer in this process."""
-    return _answer("introduce", message, context)
+    return _answer("query", message, context)
 
 
 @cold.train()
@@ -52,10 +52,10 @@ def train(message: Message, context: Context) -> Message:
 
 
 def _answer(question: str, message: Message, context: Context) -> Message:
-    from feddecorr.flower import playing  # noqa: PLC0415 - that is what is measured
+    from feddecorr.flower import handlers  # noqa: PLC0415 - that is what is measured
 
-    kind, content = playing.QUESTIONS[question](unseal(message.content, LARGEST), context.node_config)
-    return Message(seal(wrap(content), {"kind": kind}), reply_to=message)
+    kind, content = handlers.HANDLERS[question](unpack(message.content, MAX_BYTES), context.node_config)
+    return Message(pack(to_arrays(content), {"kind": kind}), reply_to=message)
 
 
 def import_seconds(module: str) -> float:

@@ -41,10 +41,10 @@ from feddecorr.config.overrides import read_overrides
 from feddecorr.core.messages import Broadcast, Update
 from feddecorr.core.wire import from_bytes, to_bytes
 from feddecorr.data import PixelSums
-from feddecorr.flower.client_app import LARGEST
+from feddecorr.flower.client_app import MAX_BYTES
+from feddecorr.flower.data_summary import DataSummary
 from feddecorr.flower.deployment import Deployment
-from feddecorr.flower.envelope import seal, unseal, wrap
-from feddecorr.flower.introduction import Introduction
+from feddecorr.flower.payload import pack, to_arrays, unpack
 from feddecorr.runs.pipeline import ensure
 
 PIXELS = torch.zeros(2, 32, 32, 3, dtype=torch.uint8)
@@ -96,7 +96,7 @@ class Fleet:
                     asked = True
                     reply = app(message, Context(1, node, {"client": self.clients[node]}, RecordDict(), {}))
                     reply.metadata.__dict__["_message_id"] = str(uuid4())
-                    self.bytes += len(unseal(reply.content, LARGEST).content)
+                    self.bytes += len(unpack(reply.content, MAX_BYTES).content)
                     self.state.store_message_res(reply)
             self.cpu = time.thread_time()
             if not asked:
@@ -107,20 +107,20 @@ app = ClientApp()
 
 
 @app.query()
-def introduce(message: Message, context: Context) -> Message:
+def query(message: Message, context: Context) -> Message:
     """Say that there are two images, whose sums are known."""
     client = int(context.node_config["client"])
-    said = Introduction(client, 2, (3, 32, 32), tuple("0123456789"), SUMS)
-    return Message(seal(wrap(said.to_bytes()), {"kind": "introduction"}), reply_to=message)
+    said = DataSummary(client, 2, (3, 32, 32), tuple("0123456789"), SUMS)
+    return Message(pack(to_arrays(said.to_bytes()), {"kind": "data_summary"}), reply_to=message)
 
 
 @app.train()
 def train(message: Message, context: Context) -> Message:
     """Send the weights back as they came."""
-    sent = from_bytes(Broadcast, unseal(message.content, LARGEST).content)
+    sent = from_bytes(Broadcast, unpack(message.content, MAX_BYTES).content)
     client = int(context.node_config["client"])
     update = Update(sent.round, client, 2, 0.1, sent.weights, sent.buffers, {}, {"cross_entropy": 1.0})
-    return Message(seal(wrap(to_bytes(update)), {"kind": "update"}), reply_to=message)
+    return Message(pack(to_arrays(to_bytes(update)), {"kind": "update"}), reply_to=message)
 
 
 def measure(count: int, cohort: int, rounds: int) -> dict[str, Any]:
@@ -130,7 +130,7 @@ def measure(count: int, cohort: int, rounds: int) -> dict[str, Any]:
     experiment = Experiment.parse(read_overrides([*words, *network]))
     with Fleet(count) as fleet, tempfile.TemporaryDirectory() as folder:
         start = time.process_time()
-        connection = Deployment(fleet.grid, experiment, Path(folder) / "run", test=None, say=lambda _: None)
+        connection = Deployment(fleet.grid, experiment, Path(folder) / "run", test=None, log=lambda _: None)
         met = time.process_time() - start
         records = iter(ensure(experiment, Path(folder) / "run", through=connection))
         next(records)  # the first one builds the model

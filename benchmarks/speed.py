@@ -28,7 +28,7 @@ from feddecorr.config.experiment import Experiment
 from feddecorr.config.overrides import read_overrides
 from feddecorr.runs.pipeline import run
 from feddecorr.server.federation import Simulation
-from feddecorr.server.rounds import draw_clients
+from feddecorr.server.rounds import sample_clients
 
 SETTINGS: dict[str, list[str]] = {
     "10 clients, Dirichlet 0.5, 10 000 images, batch 64": [
@@ -69,7 +69,7 @@ def bare(words: list[str]) -> Iterator[int]:
     parts = [torch.from_numpy(part) for part in simulation.shards.parts]
     for number in range(1, experiment.rounds + 1):
         count = 0
-        for client in draw_clients(simulation.federation, number):
+        for client in sample_clients(simulation.federation, number):
             with torch.no_grad():
                 torch._foreach_copy_(parameters, sent)
             optimizer.state.clear()

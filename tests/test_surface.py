@@ -79,7 +79,7 @@ def test_pages_name_nothing_else(path: str) -> None:
 @pytest.mark.parametrize(
     "code",
     [
-        "from feddecorr.server.intake import Intake",
+        "from feddecorr.server.validation import UpdateValidator",
         "from feddecorr.data import DATA",
         "import feddecorr.server.rounds",
         "import feddecorr\nfeddecorr.federate",

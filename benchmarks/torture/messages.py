@@ -9,7 +9,7 @@ and be read again, line by line, to reasons that are short and printable. There 
 
 - `updates`: what an engine or a connection in Python gives to the server's loop;
 - `flower`: what SuperNodes answer, through Flower's own serialization and our reader of its messages;
-- `introductions`: what SuperNodes say of themselves; it is taken, or refused by a sentence.
+- `introductions`: the data summaries of SuperNodes, which are accepted, or refused with a sentence.
 
 A median stands behind the validation, because an update of the right form and the wrong content is for it.
 """
@@ -54,9 +54,9 @@ from feddecorr.core.states import State
 from feddecorr.core.wire import from_bytes, to_bytes
 from feddecorr.data.dataset import PixelSums
 from feddecorr.errors import RunError, UserError
-from feddecorr.flower import deployment, nodes
-from feddecorr.flower.envelope import BYTES, CONTENT, NOTE, seal, unseal, wrap
-from feddecorr.flower.introduction import Introduction, federation_of
+from feddecorr.flower import connected_nodes, deployment
+from feddecorr.flower.data_summary import DataSummary, federation_of
+from feddecorr.flower.payload import BYTES, CONFIG, CONTENT, pack, to_arrays, unpack
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import run
 from feddecorr.server.federation import Connection, Federation, RunClients, Simulation
@@ -181,16 +181,16 @@ class HostileGrid(Grid):
 
     def _reply(self, message: Message, client: int) -> Message:
         kind, content = self._honest(message, client)
-        if client >= HOSTILE or kind == "introduction":
-            return Message(seal(wrap(content), {"kind": kind}), reply_to=message)
+        if client >= HOSTILE or kind == "data_summary":
+            return Message(pack(to_arrays(content), {"kind": kind}), reply_to=message)
         self.sent += 1
         return self._changed(message, kind, content)
 
     def _honest(self, message: Message, client: int) -> tuple[str, bytes]:
         federation = self._simulation.federation
         if message.metadata.message_type == "query":
-            return "introduction", introduction(self._simulation, client).to_bytes()
-        broadcast = from_bytes(Broadcast, unseal(message.content, 1 << 30).content)
+            return "data_summary", data_summary(self._simulation, client).to_bytes()
+        broadcast = from_bytes(Broadcast, unpack(message.content, 1 << 30).content)
         if message.metadata.message_type == "train":
             return "update", to_bytes(honest_update(federation, broadcast, client, self._chance))
         return "evidence", honest_evidence(federation.task.width).to_bytes()
@@ -205,17 +205,17 @@ class HostileGrid(Grid):
         note: dict[str, Any] = {"kind": kind}
         if chance.random() < 0.2:
             note = {chance.choice(["kind", "x"]): chance.choice(["failure", "\x1b", "k" * 10**4, 7, 1.5, b"x", [1]])}
-        records = RecordDict({CONTENT: ArrayRecord({BYTES: array}), NOTE: ConfigRecord(note)})
+        records = RecordDict({CONTENT: ArrayRecord({BYTES: array}), CONFIG: ConfigRecord(note)})
         if chance.random() < 0.05:
-            records = RecordDict({chance.choice(["\x1b", CONTENT, NOTE]): ConfigRecord({"x": 1})})
+            records = RecordDict({chance.choice(["\x1b", CONTENT, CONFIG]): ConfigRecord({"x": 1})})
         return Message(records, reply_to=message)
 
 
-def introduction(simulation: Simulation, client: int) -> Introduction:
+def data_summary(simulation: Simulation, client: int) -> DataSummary:
     """Return what the node of an honest client says of itself."""
     images = simulation.shards[client].images
     sums = PixelSums.of(images.pixels)
-    return Introduction(client, len(images), simulation.task.shape, simulation.task.classes, sums)
+    return DataSummary(client, len(images), simulation.task.shape, simulation.task.classes, sums)
 
 
 def torture_updates(count: int, chance: random.Random, folder: Path) -> dict[str, Any]:
@@ -230,13 +230,13 @@ def torture_updates(count: int, chance: random.Random, folder: Path) -> dict[str
 
 def torture_flower(count: int, chance: random.Random, folder: Path) -> dict[str, Any]:
     """Change what SuperNodes answer."""
-    for module in (nodes, deployment):
-        vars(module)["PAUSE"] = 0.0
+    for module in (connected_nodes, deployment):
+        vars(module)["POLL_INTERVAL"] = 0.0
     words = ["engine=flower", "engine.wait=5"]
 
     def connect(experiment: Experiment, out: Path) -> tuple[HostileGrid, Connection]:
         grid = HostileGrid(_simulation(), chance)
-        return grid, deployment.Deployment(grid, experiment, out, test=None, say=_say)
+        return grid, deployment.Deployment(grid, experiment, out, test=None, log=_say)
 
     return _torture_runs(count, folder, connect, words)
 
@@ -289,8 +289,8 @@ def _read_back(out: Path) -> list[str]:
 def torture_introductions(count: int, chance: random.Random, folder: Path) -> dict[str, Any]:  # noqa: ARG001 - writes nothing
     """Change what nodes say of themselves; what is taken must be of use together with what others say."""
     simulation, experiment = _simulation(), small_experiment(*WORDS)
-    others = [introduction(simulation, client) for client in range(1, CLIENTS)]
-    whole = introduction(simulation, 0).to_bytes()
+    others = [data_summary(simulation, client) for client in range(1, CLIENTS)]
+    whole = data_summary(simulation, 0).to_bytes()
     wrong, refused = list[str](), 0
     for number in range(count):
         if chance.random() < 0.3:
@@ -300,7 +300,7 @@ def torture_introductions(count: int, chance: random.Random, folder: Path) -> di
         if chance.random() < 0.02:
             content = json.dumps(chance.choice(JSON)).encode()
         try:
-            told = {each.client: each for each in (Introduction.from_bytes(content), *others)}
+            told = {each.client: each for each in (DataSummary.from_bytes(content), *others)}
             federation_of(experiment, told, None)
         except UserError as error:
             refused += 1

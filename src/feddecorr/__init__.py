@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from feddecorr.core.wire import from_bytes, to_bytes
     from feddecorr.data.dataset import Data, Dataset, Images, PixelSums, UserData
     from feddecorr.engines.engine import Engine
-    from feddecorr.engines.local_clients import Stage
+    from feddecorr.engines.serial import ClientRunner
     from feddecorr.errors import RunError, UserError
     from feddecorr.loss.beta import LossScale, convert_beta
     from feddecorr.loss.dying import DyingFeatures
@@ -104,7 +104,7 @@ _HOMES = {
     "Shard": "feddecorr.training.shards",
     "Shards": "feddecorr.training.shards",
     "Simulation": "feddecorr.server.federation",
-    "Stage": "feddecorr.engines.local_clients",
+    "ClientRunner": "feddecorr.engines.serial",
     "State": "feddecorr.core.states",
     "Statistics": "feddecorr.collapse.statistics",
     "Task": "feddecorr.training.task",
@@ -144,6 +144,7 @@ __all__ = [
     "ClassSpreads",
     "Client",
     "ClientContext",
+    "ClientRunner",
     "Connection",
     "Data",
     "Dataset",
@@ -184,7 +185,6 @@ __all__ = [
     "Shard",
     "Shards",
     "Simulation",
-    "Stage",
     "State",
     "Statistics",
     "Task",

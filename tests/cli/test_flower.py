@@ -28,9 +28,9 @@ def test_an_app_is_a_file_with_our_components_and_the_experiment(feddecorr: Comm
     [
         (["app", "app", "engine=pool"], "engine=pool: an app runs on Flower"),
         (["app", "app", "method=fedavgg"], "did you mean 'fedavg'"),
-        (["run", "app"], "app holds no Flower app"),
+        (["run", "app"], "app is not a Flower app"),
         (
-            ["gate", "127.0.0.1:1", "--ca", "no.crt", "--certfile", "no.crt", "--keyfile", "x"],
+            ["proxy", "127.0.0.1:1", "--ca", "no.crt", "--certfile", "no.crt", "--keyfile", "x"],
             "there is no file no.crt",
         ),
     ],

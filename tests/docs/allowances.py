@@ -25,7 +25,7 @@ NOT_RUN = {
             "flwr supernode register node0.pub lab",
             "flower-supernode --superlink 127.0.0.1:8443 --root-certificates ca.crt --auth-supernode-private-key node0"
             " --host 127.0.0.1 --port 9094 --node-config client=0",
-            "feddecorr flower gate 127.0.0.1:8443 --ca ca.crt --certfile server.crt --keyfile server.key --port 9443",
+            "feddecorr flower proxy 127.0.0.1:8443 --ca ca.crt --certfile server.crt --keyfile server.key --port 9443",
         ],
         "starts a server, or needs one; tests/flower/test_network.py starts the same",
     ),

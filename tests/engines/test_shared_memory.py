@@ -1,4 +1,4 @@
-"""Where workers cannot share memory, or cannot write: one sentence that says what is short, and what helps."""
+"""States in shared memory, and the error if there is too little: one sentence with what is short and what helps."""
 
 import errno
 import os
@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from feddecorr.core.messages import Broadcast
 from feddecorr.core.paths import InnerPath
 from feddecorr.core.states import State
 from feddecorr.engines import shared_memory
-from feddecorr.engines.shared_state import Layout, Parcel
+from feddecorr.engines.shared_memory import SharedStates, StateLayout
 from feddecorr.errors import RunError
 from feddecorr.server.federation import Simulation
 
@@ -35,11 +36,11 @@ def refuse(number: int) -> object:
 @pytest.mark.parametrize("size", [4_000_000, 64_000_000])
 def test_too_little_shared_memory_is_counted(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.Tensor, "share_memory_", refuse(errno.ENOSPC))
-    monkeypatch.setattr(shared_memory, "PLACE", Path.cwd())
+    monkeypatch.setattr(shared_memory, "SHARED_MEMORY", Path.cwd())
     monkeypatch.setattr(shutil, "disk_usage", lambda _: (size, size - 1_500_000, 1_500_000))
     with pytest.raises(RunError, match="docker run") as caught:
-        Parcel(Layout.of({"weights": {"w": torch.zeros(25_000_000)}}))
-    assert f"shares 100.0 MB more with its workers: {Path.cwd()} has 1.5 of {size / 1e6:.1f} MB left" in str(
+        SharedStates(StateLayout.of({"weights": {"w": torch.zeros(25_000_000)}}))
+    assert f"needs 100.0 MB more of shared memory: {Path.cwd()} has 1.5 of {size / 1e6:.1f} MB left" in str(
         caught.value
     )
     (wanted,) = re.findall(r"docker run --shm-size=(\d+)m", str(caught.value))
@@ -77,3 +78,67 @@ def test_few_open_files_end_a_run_without_a_traceback(files: int, tmp_path: Path
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)  # noqa: S607 - from the path
     assert "Traceback" not in done.stderr
     assert done.returncode == 0 or re.search(r"error: .*ulimit -n", done.stderr.splitlines()[-1])
+
+
+def test_states_come_back_as_they_went_in() -> None:
+    """Whatever their types, shapes and memory formats."""
+    sections = {
+        "weights": {"a": torch.randn(2, 3, 4, 5).to(memory_format=torch.channels_last), "b": torch.randn(7)[::2]},
+        "buffers": {"count": torch.tensor(3), "flags": torch.tensor([True, False]), "none": torch.empty(0)},
+        "extra": {},
+    }
+    shared = SharedStates(StateLayout.of(sections))
+    shared.fill(sections)
+    back = shared.states
+    assert back.keys() == sections.keys()
+    for section, state in sections.items():
+        assert back[section].keys() == state.keys()
+        for name, tensor in state.items():
+            assert torch.equal(back[section][name], tensor)
+            assert back[section][name].dtype == tensor.dtype
+    assert back["weights"]["a"].is_contiguous(memory_format=torch.channels_last)
+
+
+def test_tensors_never_overlap() -> None:
+    state = {str(size): torch.full((size,), float(size)) for size in range(1, 40)}
+    views = SharedStates(StateLayout.of({"all": state})).states["all"]
+    for name, view in views.items():
+        view.fill_(float(name))
+    assert all(torch.equal(views[name], tensor) for name, tensor in state.items())
+
+
+def test_what_lies_in_its_place_is_not_copied() -> None:
+    """And whatever does not is written."""
+    state = {"a": torch.randn(3, 4), "b": torch.randn(5)}
+    shared = SharedStates(StateLayout.of({"all": state}))
+    shared.fill({"all": state})
+    before = shared.flat._version
+    shared.fill(shared.states)
+    assert shared.flat._version == before
+    there = shared.states["all"]
+    shared.fill({"all": {"a": there["a"], "b": state["b"] + 1}})
+    assert torch.equal(there["a"], state["a"])
+    assert torch.equal(there["b"], state["b"] + 1)
+
+
+def test_shared_states_arrive_as_the_same_memory() -> None:
+    state = {"a": torch.zeros(3)}
+    shared = SharedStates(StateLayout.of({"all": state}))
+    arrived = ForkingPickler.loads(ForkingPickler.dumps(shared))
+    shared.states["all"]["a"].fill_(1.0)
+    assert torch.equal(arrived.states["all"]["a"], torch.ones(3))
+
+
+def test_only_tensors_of_the_same_names_types_shapes_and_formats_fit() -> None:
+    """Then their layout would be the same; gaps between their numbers do not matter."""
+    image = torch.randn(2, 3, 4, 5)
+    shared = SharedStates(StateLayout.of({"all": {"a": image, "b": torch.randn(4)}}))
+    assert shared.fits({"all": {"b": torch.randn(8)[::2], "a": image + 1}})
+    others = {
+        "name": {"a": image, "c": torch.randn(4)},
+        "type": {"a": image, "b": torch.randn(4).double()},
+        "shape": {"a": image, "b": torch.randn(5)},
+        "format": {"a": image.to(memory_format=torch.channels_last), "b": torch.randn(4)},
+        "more": {"a": image, "b": torch.randn(4), "c": torch.randn(4)},
+    }
+    assert not [what for what, state in others.items() if shared.fits({"all": state})]

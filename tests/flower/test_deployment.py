@@ -22,10 +22,10 @@ from feddecorr.core.trust import VARIABLE
 from feddecorr.core.wire import from_bytes, to_bytes
 from feddecorr.data import Dataset, Images
 from feddecorr.errors import RunError, UserError
-from feddecorr.flower import nodes
+from feddecorr.flower import connected_nodes
 from feddecorr.flower.client_app import app
 from feddecorr.flower.deployment import Deployment
-from feddecorr.flower.envelope import BYTES, CONTENT, NOTE, unseal
+from feddecorr.flower.payload import BYTES, CONFIG, CONTENT, unpack
 from feddecorr.methods import METHODS
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import ensure, resume, run
@@ -37,7 +37,7 @@ WORDS = [f"clients={CLIENTS}", "engine=flower", "engine.wait=0.01"]
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nodes, "PAUSE", 0.001)
+    monkeypatch.setattr(connected_nodes, "POLL_INTERVAL", 0.001)
     monkeypatch.setenv(VARIABLE, "outside")  # nodes run what their owners allow
 
 
@@ -65,7 +65,7 @@ def configs(tmp_path: Path, dataset: Dataset) -> dict[int, dict[str, Any]]:
 def connect(
     grid: LocalGrid, experiment: Experiment, out: Path, *, test: Dataset | None = None, said: list[str] | None = None
 ) -> Deployment:
-    return Deployment(grid, experiment, out, test=test, say=(said if said is not None else []).append)
+    return Deployment(grid, experiment, out, test=test, log=(said if said is not None else []).append)
 
 
 def elsewhere(*words: str) -> Experiment:
@@ -124,7 +124,7 @@ def test_a_node_that_comes_back_is_known_by_its_client_and_remembers(
     grid.dead.add(101)
     assert "the node is gone" in next(records).missing[1]
     config = grid.configs.pop(101)
-    assert next(records).missing == {1: "its node was not connected, for 0 seconds"}
+    assert next(records).missing == {1: "its node was not connected"}
     grid.configs[999] = config
     last = next(records)
     assert (last.missing, last.notes) == ({}, {})
@@ -145,8 +145,8 @@ def test_a_lost_memory_is_noticed(
     next(records)
     grid.configs[101]["memory"] = str(tmp_path / "a new disk")
     second = next(records)
-    lost = "it has lost what it remembered of round 1"
-    assert second.notes == ({1: f"{lost}, and began anew"} if begins_anew else {})
+    lost = "it has lost its state of round 1"
+    assert second.notes == ({1: f"{lost}, and started afresh"} if begins_anew else {})
     assert list(second.missing) == ([] if begins_anew else [1])
     assert begins_anew or f"{lost}, without which" in second.missing[1]
     assert [record.notes for record in RunDirectory.open(tmp_path / "run").rounds()] == [{}, second.notes]
@@ -210,7 +210,7 @@ def test_a_node_that_cannot_take_part_in_a_begun_run_is_left_out_by_the_policy(
     assert sum(why in line for line in said) == 1
 
 
-def test_an_introduction_that_is_not_ours_is_refused_in_words(
+def test_a_data_summary_that_is_not_ours_is_refused_in_words(
     configs: dict[int, dict[str, Any]], tmp_path: Path
 ) -> None:
     """Its node is waited for, as if it were not there."""
@@ -218,7 +218,7 @@ def test_an_introduction_that_is_not_ours_is_refused_in_words(
     grid.answers[101] = _junk
     with pytest.raises(RunError, match="client 1 of 3 did not connect"):
         connect(grid, elsewhere(), tmp_path / "run", said=said)
-    why = "node 101 does not say who it is: its message was refused: this is no message of ours: it holds x"
+    why = "node 101 did not reply to a query: its message was refused: this is not a message of feddecorr: it holds x"
     assert said.count(why) == 1
 
 
@@ -236,12 +236,12 @@ def _junk(message: Message, _: Context) -> Message:
 
 def _changed(content: bytes, kind: str, message: Message) -> Message:
     array = Array(dtype="uint8", shape=(len(content),), stype="safetensors", data=content)
-    records = RecordDict({CONTENT: ArrayRecord({BYTES: array}), NOTE: ConfigRecord({"kind": kind})})
+    records = RecordDict({CONTENT: ArrayRecord({BYTES: array}), CONFIG: ConfigRecord({"kind": kind})})
     return Message(records, reply_to=message)
 
 
 def _honest(message: Message, context: Context) -> bytes:
-    return unseal(app(message, context).content, 1 << 30).content
+    return unpack(app(message, context).content, 1 << 30).content
 
 
 def _when_training(answer: Answer) -> Answer:
@@ -275,10 +275,10 @@ def _of_no_kind(message: Message, context: Context) -> Message:
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
-        (_junk, "node 101: its message was refused: this is no message of ours: it holds x"),
+        (_junk, "node 101: its message was refused: this is not a message of feddecorr: it holds x"),
         (_truncated, "its message was refused: this is no message that can be read"),
         (_too_large, "node 101: its message was refused: the message has 33554432 bytes, more than the"),
-        (_of_another, "it speaks for client 0"),
+        (_of_another, "it replied as client 0"),
         (_not_finite, "its weights hold NaN or infinity"),
         (_of_no_kind, "it sent 'pickle', neither an update nor a failure"),
     ],
@@ -341,7 +341,7 @@ def test_a_client_that_cannot_evaluate_is_left_out_of_the_measures_alone(
         return _junk(message, context) if message.metadata.message_type == "evaluate" else app(message, context)
 
     grid = LocalGrid(configs)
-    connection = Deployment(grid, experiment, tmp_path / "run", test=None, say=said.append)
+    connection = Deployment(grid, experiment, tmp_path / "run", test=None, log=said.append)
     grid.answers[101] = trains_only
     (record,) = ensure(experiment, tmp_path / "run", through=connection)
     assert record.missing == {}

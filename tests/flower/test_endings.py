@@ -18,7 +18,7 @@ import pytest
 from small import digest, small, write_settings
 
 from feddecorr.core.files import load_tensors
-from feddecorr.flower.session import RELAY
+from feddecorr.flower.simulation import SIMULATION_APP
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import run
 
@@ -153,7 +153,7 @@ def test_a_run_whose_flower_is_killed(tmp_path: Path, start: Start) -> None:
     orphaned = start("run", settings, "engine=flower", "rounds=1000", "--out", out)
     orphaned.wait_for(lambda: RunDirectory(out).finished_rounds() > 0)
     seen = orphaned.family()
-    (relay,) = (pid for pid in seen if psutil.Process(pid).cmdline()[2:4] == ["-m", RELAY])
+    (relay,) = (pid for pid in seen if psutil.Process(pid).cmdline()[2:4] == ["-m", SIMULATION_APP])
     psutil.Process(relay).kill()
     assert orphaned.process.wait() == 1
     told = orphaned.errors.read_text()

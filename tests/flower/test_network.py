@@ -100,19 +100,19 @@ def test_every_part_is_started_again_by_systemd() -> None:
     """A node only when Flower no longer takes the old process for alive, which is after a minute."""
     units = documented_units()
     assert {name: unit["Restart"] for name, unit in units.items()} == {
-        "superlink": "always", "gate": "always", "run": "on-failure", "supernode": "always",
+        "superlink": "always", "proxy": "always", "run": "on-failure", "supernode": "always",
     }  # fmt: skip
     assert float(units["supernode"]["RestartSec"]) > 2 * HEARTBEAT_DEFAULT_INTERVAL
     assert "--database" in units["superlink"]["ExecStart"]
 
 
-def test_only_nodes_come_through_the_gate(loopback: Loopback, folder: Path) -> None:
-    """On the SuperLink itself, anyone with the authority's certificate can register a key; not through the gate."""
+def test_only_nodes_come_through_the_proxy(loopback: Loopback, folder: Path) -> None:
+    """On the SuperLink itself, anyone with the authority's certificate can register a key; not through the proxy."""
     write_node_keys(folder, IMPOSTOR)
     key = folder / f"node{IMPOSTOR}.pub"
-    assert loopback.flwr("supernode", "register", key, "gate").returncode != 0
+    assert loopback.flwr("supernode", "register", key, "proxy").returncode != 0
     closed = ["/v1/control/start-run", "/v1/runtime/pull-messages", "//v1/control/x", "/v1/fleet/../control/x", "/"]
-    assert [loopback.ask(loopback.gate, path) for path in closed] == [403] * len(closed)
+    assert [loopback.ask(loopback.proxy, path) for path in closed] == [403] * len(closed)
     assert loopback.flwr("supernode", "register", key, "lab").returncode == 0
 
 
@@ -162,7 +162,9 @@ class Site:
         """Press Ctrl-C: the run is stopped, and it is said how it goes on."""
         run.send_signal(signal.SIGINT)
         assert run.wait(timeout=600) == 130
-        again = rf"run \d+ is stopped: 'feddecorr flower run {self.folder / 'app'} lab' goes on from the last finished"
+        again = (
+            rf"run \d+ is stopped: 'feddecorr flower run {self.folder / 'app'} lab' continues from the last finished"
+        )
         assert re.search(again, self.printed(name))
         self.loopback.wait_for(lambda: not self.directory.is_held())
 
@@ -196,7 +198,7 @@ def test_a_run_survives_the_server_and_an_interrupt(site: Site) -> None:
     site.wait_for_a_round()
     loopback.kill(loopback.superlink)
     assert second.wait(timeout=600) == 1
-    assert f"'feddecorr flower run {site.folder / 'app'} lab' goes on" in site.printed("second")
+    assert f"'feddecorr flower run {site.folder / 'app'} lab' continues" in site.printed("second")
     loopback.superlink = loopback.start_superlink()
     loopback.wait_for(lambda: loopback.ask(loopback.port, "/health") == 200)
 

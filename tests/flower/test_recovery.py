@@ -20,9 +20,9 @@ from sites import connect, federated, write_pictures, write_sites
 from feddecorr.core.messages import Broadcast
 from feddecorr.core.wire import to_bytes
 from feddecorr.errors import RunError
-from feddecorr.flower import deployment, nodes, playing
-from feddecorr.flower.envelope import Letter
+from feddecorr.flower import connected_nodes, deployment, handlers
 from feddecorr.flower.exchange import BUSY
+from feddecorr.flower.payload import Payload
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import ensure
 
@@ -32,8 +32,8 @@ CLASSES = ("blue", "green", "red")
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for module in (nodes, deployment):
-        monkeypatch.setattr(module, "PAUSE", 0.001)
+    for module in (connected_nodes, deployment):
+        monkeypatch.setattr(module, "POLL_INTERVAL", 0.001)
     monkeypatch.setenv("FEDDECORR_DATA", str(tmp_path / "cache"))
 
 
@@ -52,7 +52,7 @@ def test_a_round_ends_by_its_timeout_with_what_came_by_then(configs: Configs, tm
     assert next(records).missing == {}
     grid.hung.add(101)
     began = time.monotonic()
-    why = "its node did not answer within 0.3 seconds"
+    why = "its node did not reply within 0.3 seconds"
     if policy == "fail":
         with pytest.raises(RunError, match=f"client 1 failed in round 2: node 101: {why}"):
             next(records)
@@ -79,7 +79,7 @@ def test_an_update_that_comes_too_late_is_never_counted(configs: Configs, tmp_pa
 
 
 def test_a_stranger_that_hangs_holds_up_nothing(configs: Configs, tmp_path: Path) -> None:
-    """Neither before the first round nor later: nobody waits for an introduction."""
+    """Neither before the first round nor later: nobody waits for its data summary."""
     experiment = federated("missing=continue", "engine.wait=100")
     grid = LocalGrid({**configs, 555: {"client": 1}})
     grid.hung.add(555)
@@ -120,9 +120,9 @@ def test_a_client_that_never_connects_does_not_keep_the_others(configs: Configs,
     config = configs.pop(102)
     grid = LocalGrid(configs)
     records = ensure(experiment, tmp_path / "run", through=connect(grid, experiment, tmp_path / "run"))
-    assert next(records).missing == {2: nodes.NOT_THERE}
+    assert next(records).missing == {2: connected_nodes.NOT_CONNECTED}
     grid.configs[102] = config
-    assert next(records).missing == {2: nodes.NOT_THERE}
+    assert next(records).missing == {2: connected_nodes.NOT_CONNECTED}
     with pytest.raises(RunError, match=r"clients 0, 1, 2 of 3 did not connect"):
         connect(LocalGrid({}), experiment, tmp_path / "nobody")
 
@@ -187,7 +187,7 @@ def test_a_resumed_run_goes_on_without_a_site_that_is_gone(configs: Configs, tmp
     config = configs.pop(101)
     grid = LocalGrid(configs)
     records = ensure(experiment, tmp_path / "run", through=connect(grid, experiment, tmp_path / "run"))
-    assert next(records).missing == {1: "its node was not connected, for 0 seconds"}
+    assert next(records).missing == {1: "its node was not connected"}
     grid.configs[999] = config
     assert next(records).missing == {}
 
@@ -200,11 +200,11 @@ def test_a_node_says_where_it_computes_and_with_how_many_threads(
     server, task = federation.start(), federation.task.to_dict()
     task["experiment"]["training"]["device"] = "cuda:7"
     content = to_bytes(Broadcast(1, server.weights, server.buffers, {}))
-    letter, seen = Letter(content, {"task": json.dumps(task), "round": 1, "client": 1}), list[int]()
+    payload, seen = Payload(content, {"task": json.dumps(task), "round": 1, "client": 1}), list[int]()
     monkeypatch.setattr(torch, "set_num_threads", seen.append)
 
     def evaluate(config: dict[str, Any]) -> str:
-        return playing.evaluate(letter, config)[0]
+        return handlers.evaluate(payload, config)[0]
 
     assert evaluate(configs[101]) == "failure"
     assert evaluate({**configs[101], "device": "cpu"}) == "evidence"
@@ -217,10 +217,10 @@ def test_a_node_says_where_it_computes_and_with_how_many_threads(
 @pytest.mark.parametrize(
     ("setting", "why"),
     [
-        ({"threads": 0}, "threads=0: a whole number from 1 on"),
+        ({"threads": 0}, "threads=0: a whole number, at least 1"),
         ({"device": "cuda:7"}, "device='cuda:7': "),
-        ({"data.augment": "crop"}, "data.augment is the experiment's"),
-        ({"thread": 2}, "unknown in --node-config: thread; there are client, data, data.…, device, threads, memory"),
+        ({"data.augment": "crop"}, "data.augment belongs to the experiment"),
+        ({"thread": 2}, "unknown in --node-config: thread; known are client, data, data.…, device, threads, memory"),
     ],
 )
 def test_what_a_node_cannot_be_told_is_refused_by_name(

@@ -15,8 +15,7 @@ from small import digest, result, small
 from feddecorr.config.experiment import Experiment
 from feddecorr.core.client_memory import Memories
 from feddecorr.errors import RunError
-from feddecorr.flower.node import HOME
-from feddecorr.flower.session import Session, simulated
+from feddecorr.flower.simulation import HOME, FlowerSimulation, start_simulation
 from feddecorr.methods import METHODS
 from feddecorr.runs.pipeline import resume, run
 from feddecorr.server.federation import RunClients, Simulation
@@ -25,13 +24,13 @@ WORDS = ["participation=0.75", "regularizers=feddecorr", "evaluation.clients=tru
 
 
 @pytest.fixture(scope="module")
-def session() -> Iterator[Session]:
+def session() -> Iterator[FlowerSimulation]:
     """Return the one simulation."""
-    with simulated(Simulation(small()).shards, workers=2) as found:
+    with start_simulation(Simulation(small()).shards, workers=2) as found:
         yield found
 
 
-def family(session: Session) -> list[psutil.Process]:
+def family(session: FlowerSimulation) -> list[psutil.Process]:
     """Return the processes of the simulation."""
     home = str(session.home)
     return [each for each in psutil.process_iter() if _environment(each).get(HOME) == home]
@@ -47,24 +46,24 @@ def _environment(process: psutil.Process) -> dict[str, str]:
 class Through:
     """A connection to the clients of a simulation that runs already."""
 
-    def __init__(self, session: Session, experiment: Experiment) -> None:
+    def __init__(self, session: FlowerSimulation, experiment: Experiment) -> None:
         self.federation = Simulation(experiment).federation
         self._session = session
 
     def open(self, memories: Memories) -> AbstractContextManager[RunClients]:
         """Start nothing."""
-        return nullcontext(self._session.clients_of(self.federation.task, memories))
+        return nullcontext(self._session.run_clients(self.federation.task, memories))
 
 
 @pytest.mark.parametrize("name", [*METHODS.table, "outside:Remembering"])
-def test_flower_gives_the_bits_of_serial(session: Session, name: str) -> None:
+def test_flower_gives_the_bits_of_serial(session: FlowerSimulation, name: str) -> None:
     """With FedDecorr, four clients of whom three take part, and BatchNorm."""
     experiment = small(f"method={name}", *WORDS)
     assert result(run(experiment, through=Through(session, experiment))) == result(run(experiment))
 
 
 @pytest.mark.parametrize("words", [["batchnorm=local"], ["training.precision=bf16"], ["model=outside:Half"]])
-def test_types_of_tensors_survive(session: Session, words: list[str]) -> None:
+def test_types_of_tensors_survive(session: FlowerSimulation, words: list[str]) -> None:
     """Counters of BatchNorm stay whole numbers, and bfloat16 stays bfloat16."""
     experiment = small("method=moon", "rounds=2", *words)
     assert result(run(experiment, through=Through(session, experiment))) == result(run(experiment))
@@ -73,7 +72,7 @@ def test_types_of_tensors_survive(session: Session, words: list[str]) -> None:
 @pytest.mark.parametrize(
     ("words", "megabytes"), [(["model=mobilenetv2"], 9), (["model=mlp", "model.widths=[5000,5000,16]"], 100)]
 )
-def test_large_models_go_through(session: Session, words: list[str], megabytes: int) -> None:
+def test_large_models_go_through(session: FlowerSimulation, words: list[str], megabytes: int) -> None:
     experiment = small("training.steps=1", "rounds=1", "participation=0.5", *words)
     (found,) = run(experiment, through=Through(session, experiment))
     (expected,) = run(experiment)
@@ -81,12 +80,12 @@ def test_large_models_go_through(session: Session, words: list[str], megabytes: 
     assert digest(found.state) == digest(expected.state)
 
 
-def test_a_round_that_was_not_read_to_its_end_leaves_nothing(session: Session) -> None:
+def test_a_round_that_was_not_read_to_its_end_leaves_nothing(session: FlowerSimulation) -> None:
     experiment = small("method=outside:Impatient")
     assert result(run(experiment, through=Through(session, experiment))) == result(run(experiment))
 
 
-def test_a_client_that_raises_is_named_with_its_own_traceback(session: Session, tmp_path: Path) -> None:
+def test_a_client_that_raises_is_named_with_its_own_traceback(session: FlowerSimulation, tmp_path: Path) -> None:
     experiment = small("method=outside:Failing")
     records = run(experiment, tmp_path / "run", through=Through(session, experiment))
     next(records)
@@ -98,7 +97,7 @@ def test_a_client_that_raises_is_named_with_its_own_traceback(session: Session, 
     assert [list(record.missing) for record in found] == [[], [1], []]
 
 
-def test_an_interrupted_run_goes_on_with_the_same_bits(session: Session, tmp_path: Path) -> None:
+def test_an_interrupted_run_goes_on_with_the_same_bits(session: FlowerSimulation, tmp_path: Path) -> None:
     """What clients remember is in the run's directory, whoever runs them: the engine may change on the way."""
     experiment = small("method=scaffold", "regularizers=feddecorr", "rounds=4")
     first = run(experiment, tmp_path / "run", through=Through(session, experiment))
@@ -111,7 +110,7 @@ def test_an_interrupted_run_goes_on_with_the_same_bits(session: Session, tmp_pat
     assert result(found) == result(run(experiment))
 
 
-def test_an_actor_that_is_killed_is_replaced(session: Session) -> None:
+def test_an_actor_that_is_killed_is_replaced(session: FlowerSimulation) -> None:
     """One in each round: nobody is missing, and the bits are those of serial."""
     experiment = small("method=scaffold", "rounds=3")
     found = []
@@ -130,13 +129,13 @@ def listening(process: psutil.Process) -> list[tuple[str, int]]:
     return [(each.laddr.ip, each.laddr.port) for each in found if each.status == psutil.CONN_LISTEN]
 
 
-def test_nothing_listens_beyond_this_machine(session: Session) -> None:
+def test_nothing_listens_beyond_this_machine(session: FlowerSimulation) -> None:
     addresses = {host for process in family(session) for host, _ in listening(process)}
     assert addresses
     assert addresses <= {"127.0.0.1", "::ffff:127.0.0.1", "::1"}
 
 
-def test_a_stranger_on_this_machine_cannot_speak_to_ray(session: Session) -> None:
+def test_a_stranger_on_this_machine_cannot_speak_to_ray(session: FlowerSimulation) -> None:
     """Only who can read the token can; that is in a folder of the user's own."""
     assert stat.S_IMODE(session.home.stat().st_mode) == 0o700
     token = (session.home / "token").read_text()

@@ -61,16 +61,16 @@ class Loopback:
         for name in ("flwr", "logs", "cwd"):
             (folder / name).mkdir()
         write_certificates(folder)
-        self.gate = free_port()
-        links = {"lab": self.port, "gate": self.gate}
+        self.proxy = free_port()
+        links = {"lab": self.port, "proxy": self.proxy}
         config = "".join(
             f'[superlink.{name}]\naddress = "127.0.0.1:{port}"\nroot-certificates = "{folder / "ca.crt"}"\n'
             for name, port in links.items()
         )
         (folder / "flwr" / "config.toml").write_text(f'[superlink]\ndefault = "lab"\n\n{config}')
         self.superlink = self.start_superlink()
-        self.start("gate", *self._command("gate"), "--host", "127.0.0.1")
-        self.wait_for(lambda: self.ask(self.gate, "/health") == 200)
+        self.start("proxy", *self._command("proxy"), "--host", "127.0.0.1")
+        self.wait_for(lambda: self.ask(self.proxy, "/health") == 200)
 
     def start_superlink(self) -> subprocess.Popen[bytes]:
         """Start the SuperLink, which keeps what it knows in a file; the same command starts it again."""
@@ -82,9 +82,9 @@ class Loopback:
             "/opt/feddecorr/bin/": "",
             "/etc/feddecorr/": f"{self.folder}/",
             "/var/lib/feddecorr": str(self.folder),
-            "superlink.example.org:9443": f"127.0.0.1:{self.gate}",
+            "superlink.example.org:9443": f"127.0.0.1:{self.proxy}",
             "8443": str(self.port),
-            "9443": str(self.gate),
+            "9443": str(self.proxy),
             "9094": str(free_port()),
         }
         words = shlex.split(self._units[unit]["ExecStart"])
@@ -132,7 +132,7 @@ class Loopback:
         )
 
     def start_node(self, node: int, config: dict[str, Any]) -> subprocess.Popen[bytes]:
-        """Start a SuperNode, which comes through the gate."""
+        """Start a SuperNode, which connects through the proxy."""
         words = self._command("supernode")
         words[words.index("--node-config") + 1] = " ".join(f"{name}={value!r}" for name, value in config.items())
         return self.start(f"node{node}", *(word.replace("/node0", f"/node{node}.key") for word in words))

@@ -48,4 +48,4 @@ def federated(*words: str) -> Experiment:
 
 def connect(grid: LocalGrid, experiment: Experiment, out: Path, said: list[str] | None = None) -> Deployment:
     """Return a server's connection to the nodes of the grid."""
-    return Deployment(grid, experiment, out, test=None, say=([] if said is None else said).append)
+    return Deployment(grid, experiment, out, test=None, log=([] if said is None else said).append)

@@ -204,7 +204,7 @@ def test_the_server_takes_ids_for_names_not_positions(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_only_clients_that_were_drawn_remember(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On disk, one file each, whatever the number of rounds."""
-    monkeypatch.setattr(rounds, "draw_clients", lambda _federation, _number: [3, 1])
+    monkeypatch.setattr(rounds, "sample_clients", lambda _federation, _number: [3, 1])
     list(run(small(f"method={name}"), tmp_path / "run"))
     _, _, memories = play(small(f"method={name}"), [1])
     expected = {"1/3.safetensors", "3/3.safetensors"} if memories[1] else set()

@@ -12,7 +12,7 @@ from feddecorr.runs.evaluation import Evaluator
 from feddecorr.runs.pipeline import run
 from feddecorr.runs.recompute import state_of
 from feddecorr.server.federation import Simulation
-from feddecorr.server.rounds import draw_clients
+from feddecorr.server.rounds import sample_clients
 
 quiet: Callable[[str], None] = lambda _text: None  # noqa: E731 - a word for it
 
@@ -26,7 +26,7 @@ def test_the_mean_of_the_local_models_made_again_is_the_global_model(tmp_path: P
     directory = RunDirectory.open(tmp_path / "run")
     simulation = Simulation(directory.experiment())
     with state_of(directory, simulation, number, quiet) as state:
-        weights = mean_weights(state.train(draw_clients(simulation.federation, number)))
+        weights = mean_weights(state.train(sample_clients(simulation.federation, number)))
         after = state.after()
     assert digest(weights) == digest({name: expected[name] for name in weights})
     assert digest(after) == digest(expected)
@@ -49,7 +49,7 @@ def test_local_models_made_again_are_those_that_the_run_recorded(tmp_path: Path,
     directory = RunDirectory.open(tmp_path / "run")
     simulation = Simulation(directory.experiment())
     evaluate = Evaluator(simulation.task, simulation.dataset.test)
-    drawn = draw_clients(simulation.federation, 3)
+    drawn = sample_clients(simulation.federation, 3)
     assert list(last.local_models) == sorted(drawn)
     with state_of(directory, simulation, 3, quiet) as state:
         for update in state.train(drawn[1:]):  # any part of them

@@ -20,7 +20,7 @@ from feddecorr.runs.pipeline import run
 from feddecorr.runs.recompute import state_of
 from feddecorr.runs.round_diagnosis import Examination, examine
 from feddecorr.server.federation import Simulation
-from feddecorr.server.rounds import draw_clients
+from feddecorr.server.rounds import sample_clients
 
 quiet: Callable[[str], None] = lambda _text: None  # noqa: E731 - a word for it
 
@@ -73,7 +73,7 @@ def test_rounds_and_clients_that_are_not_there_are_named(tmp_path: Path) -> None
     """A round beyond the last, and a client that did not take part."""
     list(run(small("participation=0.5", "rounds=1"), tmp_path / "run"))
     directory = RunDirectory.open(tmp_path / "run")
-    drawn = draw_clients(Simulation(directory.experiment()).federation, 1)
+    drawn = sample_clients(Simulation(directory.experiment()).federation, 1)
     absent = next(client for client in range(4) if client not in drawn)
     with pytest.raises(UserError, match="rounds 1 to 1, not 7"):
         examine(directory, Wanted(round=7), "a", quiet)
@@ -91,7 +91,7 @@ def local_states(out: Path, number: int = 2) -> dict[int, tuple[State, int]]:
     directory = RunDirectory.open(out)
     simulation = Simulation(directory.experiment())
     with state_of(directory, simulation, number, quiet) as state:
-        updates = list(state.train(draw_clients(simulation.federation, number)))
+        updates = list(state.train(sample_clients(simulation.federation, number)))
     return {each.client: ({**each.weights, **each.buffers}, each.examples) for each in updates}
 
 
@@ -218,7 +218,7 @@ def test_the_average_of_kept_models_is_the_servers(tmp_path: Path) -> None:
     kept = KeptModels(tmp_path, STATISTICS["pooled"])
     simulation = Simulation(directory.experiment())
     with state_of(directory, simulation, 2, quiet) as state:
-        for update in state.train(draw_clients(simulation.federation, 2)):
+        for update in state.train(sample_clients(simulation.federation, 2)):
             kept.keep(update)
     assert digest(kept.average()) == digest(last.state)
     ends = [kept.model(0), kept.average()]

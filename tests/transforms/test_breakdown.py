@@ -171,7 +171,7 @@ def test_multi_krum_never_has_to_keep_a_hostile_client() -> None:
     """It keeps no more than are honest."""
     with pytest.raises(UserError, match="needs 8 clients in a round, and there are 7"):
         Krum(hostile=2, keep=6).check(7)
-    with pytest.raises(RunError, match="9 updates came, and krum needs 10"):
+    with pytest.raises(RunError, match="there are 9 updates, and krum needs at least 10"):
         apply(Krum(hostile=2, keep=8), draw())
 
 

@@ -12,7 +12,7 @@ from sent_updates import START, apply, draw, flat
 
 from feddecorr.core.states import State
 from feddecorr.transforms import Clip
-from feddecorr.transforms.clipping import clipped, shortened
+from feddecorr.transforms.clipping import clipped_update, clipped_weights
 
 EXPONENTS = st.floats(-30, 38)
 TYPES = {"float64": torch.float64, "float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
@@ -57,7 +57,7 @@ def test_a_change_is_never_longer_than_the_norm(
     """Neither as it enters a private sum, nor as weights of its type; what is short enough keeps its bits."""
     norm = 10.0**bound
     start, end = states(TYPES[kind], weights, change, seed)
-    summand, point = clipped(start, end, norm), shortened(start, end, norm)
+    summand, point = clipped_update(start, end, norm), clipped_weights(start, end, norm)
     assert square(summand) <= Fraction(norm) ** 2
     assert exact_change(start, point) <= Fraction(norm) ** 2
     if exact_change(start, end) <= Fraction(norm * (1 - 1e-8)) ** 2:
@@ -70,7 +70,7 @@ def test_a_change_is_never_longer_than_the_norm(
 def test_the_direction_is_kept(times: float) -> None:
     for update in draw():
         long = {name: times * tensor for name, tensor in update.weights.items()}
-        for found in (clipped(START, long, 1.0), shortened(START, long, 1.0)):
+        for found in (clipped_update(START, long, 1.0), clipped_weights(START, long, 1.0)):
             assert torch.allclose(flat(found), flat(update.weights) / flat(update.weights).norm(), rtol=1e-6)
 
 

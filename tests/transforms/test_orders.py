@@ -14,11 +14,11 @@ ROBUST = ("median", "trimmed_mean", "geometric_median", "krum")
 FEW = ("clients=9", "data.train=200", "transforms.krum.hostile=1", "transforms.attack.clients=1")
 
 REFUSED = {
-    **{(rule, "private"): f"by {rule} one client changes what becomes of the others'" for rule in ROBUST},
-    **{("private", other): "after private there is one noisy sum" for other in TRANSFORMS.table},
-    **{(other, "locally_private"): "say locally_private first" for other in TRANSFORMS.table},
+    **{(rule, "private"): f"under {rule} one client changes the others' updates" for rule in ROBUST},
+    **{("private", other): "after private there is only one noisy sum" for other in TRANSFORMS.table},
+    **{(other, "locally_private"): "put locally_private first" for other in TRANSFORMS.table},
     ("locally_private", "private"): "adds noise twice",
-    ("private", "locally_private"): "after private there is one noisy sum",
+    ("private", "locally_private"): "after private there is only one noisy sum",
 }
 
 
@@ -37,7 +37,7 @@ def test_every_pair_is_taken_or_refused_with_a_reason(pair: tuple[str, str]) -> 
 
 
 def test_what_stands_between_does_not_hide_it() -> None:
-    with pytest.raises(UserError, match="transforms=median,private breaks the privacy that is counted"):
+    with pytest.raises(UserError, match="transforms=median,private breaks the privacy guarantee"):
         small(*words("attack", "median", "clip", "private"))
     assert list(small(*words("attack", "clip", "private")).transforms) == ["attack", "clip", "private"]
 

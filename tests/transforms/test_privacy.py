@@ -35,7 +35,7 @@ from feddecorr.server.federation import Simulation
 from feddecorr.server.rounds import federate
 from feddecorr.training.client import Client
 from feddecorr.transforms import LocallyPrivate, Private
-from feddecorr.transforms.privacy_loss import Neighbours, epsilon
+from feddecorr.transforms.privacy_loss import NeighboringRelation, epsilon
 
 GROUPS = ("model.norm=group", "rounds=2", "transforms=private")
 
@@ -163,7 +163,7 @@ def test_a_missing_client_changes_the_sum_and_nothing_else() -> None:
 
 def test_what_would_tell_of_data_beside_the_weights_is_refused_before_there_is_a_run(tmp_path: object) -> None:
     for words in (["model.norm=batch"], ["method=scaffold"]):
-        with pytest.raises(UserError, match="protects the weights alone"):
+        with pytest.raises(UserError, match="protects only the weights"):
             list(run(small(*GROUPS, *words), f"{tmp_path}/run"))
         assert not os.path.exists(f"{tmp_path}/run")  # noqa: PTH110 - a path in words
 
@@ -220,10 +220,12 @@ def test_the_command_tells_what_was_spent_and_what_will_be(feddecorr: CommandLin
         "transforms.private.noise_multiplier=1",
     ]
     foreseen = feddecorr("privacy", *words, "--delta", "1e-5", "--json").document
-    assert foreseen["epsilon"] == epsilon(0.05, 1.0, 100, 1e-5, Neighbours.REPLACE)
-    assert foreseen["epsilon"] < foreseen["epsilon_if_drawn"] == epsilon(1.0, 1.0, 100, 1e-5, Neighbours.REPLACE)
+    assert foreseen["epsilon"] == epsilon(0.05, 1.0, 100, 1e-5, NeighboringRelation.REPLACE)
+    assert (
+        foreseen["epsilon"] < foreseen["epsilon_if_drawn"] == epsilon(1.0, 1.0, 100, 1e-5, NeighboringRelation.REPLACE)
+    )
     poisson = feddecorr("privacy", *words, "sampling=poisson", "--delta", "1e-5", "--json").document
-    assert poisson["epsilon"] == epsilon(0.05, 1.0, 100, 1e-5, Neighbours.ADD_OR_REMOVE)
+    assert poisson["epsilon"] == epsilon(0.05, 1.0, 100, 1e-5, NeighboringRelation.ADD_OR_REMOVE)
     assert poisson["neighbours"] == "add or remove one client"
     list(run(small(*GROUPS), f"{tmp_path}/run"))
     assert "after 2 rounds: replace one client" in feddecorr("privacy", f"{tmp_path}/run").out
@@ -233,9 +235,9 @@ def test_the_command_tells_what_was_spent_and_what_will_be(feddecorr: CommandLin
     assert "transforms.private.seed=1: whoever knows it can take the noise away" in told.err
     refused = feddecorr("privacy", "clients=3")
     assert refused.code == 2
-    assert "nothing is private" in refused.err
+    assert "this experiment is not private" in refused.err
     local = privacy_spent(small(*GROUPS[:2], "transforms=locally_private"), 4, 1e-5)
-    assert local.epsilon == epsilon(1.0, 1.0, 4, 1e-5, Neighbours.REPLACE)
+    assert local.epsilon == epsilon(1.0, 1.0, 4, 1e-5, NeighboringRelation.REPLACE)
 
 
 def test_the_page_quotes_what_the_command_prints(feddecorr: CommandLine) -> None:
@@ -249,7 +251,7 @@ def test_the_page_quotes_what_the_command_prints(feddecorr: CommandLine) -> None
 def test_a_delta_that_is_no_probability_is_refused(feddecorr: CommandLine) -> None:
     refused = feddecorr("privacy", "transforms=private", "--delta", "2")
     assert refused.code == 2
-    assert "delta=2.0 is no probability above 0 and below 1" in refused.err
+    assert "delta=2.0 is not a probability between 0 and 1" in refused.err
 
 
 @pytest.mark.parametrize("engine", ["serial", "pool"])
@@ -269,8 +271,8 @@ def test_clients_add_their_noise_before_they_send_whoever_runs_them(engine: str,
 
 def test_a_node_adds_the_noise_before_it_answers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The bytes that leave the node of a deployment hold none but the noisy weights."""
-    from feddecorr.flower import playing  # noqa: PLC0415 - an extra
-    from feddecorr.flower.envelope import Letter  # noqa: PLC0415
+    from feddecorr.flower import handlers  # noqa: PLC0415 - an extra
+    from feddecorr.flower.payload import Payload  # noqa: PLC0415
 
     simulation = Simulation(small("model.norm=group", "transforms=locally_private", "training.clients_per_batch=1"))
     server = simulation.federation.start()
@@ -289,7 +291,7 @@ def test_a_node_adds_the_noise_before_it_answers(monkeypatch: pytest.MonkeyPatch
         def settle(self, *_: object) -> None:
             pass
 
-    monkeypatch.setattr(playing, "find_node", lambda _: AtHome())
+    monkeypatch.setattr(handlers, "find_node", lambda _: AtHome())
     note: dict[str, str | int] = {
         "task": json.dumps(simulation.task.to_dict()),
         "run": "r",
@@ -297,8 +299,8 @@ def test_a_node_adds_the_noise_before_it_answers(monkeypatch: pytest.MonkeyPatch
         "round": 1,
         "before": 1,
     }
-    letter = Letter(to_bytes(Broadcast.of(1, server)), {**note, "counted": 0, "evidence": 0})
-    kind, answer = playing.train(letter, {})
+    payload = Payload(to_bytes(Broadcast.of(1, server)), {**note, "counted": 0, "evidence": 0})
+    kind, answer = handlers.train(payload, {})
     assert kind == "update"
     sent = from_bytes(Update, answer)
     trained, _ = Client(simulation.apart().task)(Broadcast.of(1, server), simulation.shards[1], {})

@@ -13,9 +13,9 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 from feddecorr.transforms import privacy_loss
-from feddecorr.transforms.privacy_loss import Neighbours, epsilon
+from feddecorr.transforms.privacy_loss import NeighboringRelation, epsilon
 
-ADD, REPLACE = Neighbours.ADD_OR_REMOVE, Neighbours.REPLACE
+ADD, REPLACE = NeighboringRelation.ADD_OR_REMOVE, NeighboringRelation.REPLACE
 
 DP_ACCOUNTING = [
     (0.05, 1.1, 100, 1e-5, 2.8868, 22.9087),
@@ -110,16 +110,16 @@ def test_it_is_a_bound_on_what_is_really_lost(rate: float, noise: float, steps: 
 
 
 def test_the_finer_the_losses_the_less_is_spent_and_hardly_less(monkeypatch: pytest.MonkeyPatch) -> None:
-    coarse = [epsilon(0.05, 1.1, 100, 1e-5, neighbours) for neighbours in Neighbours]
+    coarse = [epsilon(0.05, 1.1, 100, 1e-5, neighbours) for neighbours in NeighboringRelation]
     monkeypatch.setattr(privacy_loss, "CELLS", 4 * privacy_loss.CELLS)
-    fine = [epsilon(0.05, 1.1, 100, 1e-5, neighbours) for neighbours in Neighbours]
+    fine = [epsilon(0.05, 1.1, 100, 1e-5, neighbours) for neighbours in NeighboringRelation]
     assert np.all(np.array(fine) <= coarse)
     assert fine == pytest.approx(coarse, rel=1e-4)
 
 
-@pytest.mark.parametrize("neighbours", list(Neighbours))
+@pytest.mark.parametrize("neighbours", list(NeighboringRelation))
 @pytest.mark.parametrize("delta", [0.5, 0.1, 1e-3])
-def test_epsilon_is_never_below_zero_and_nothing_costs_nothing(neighbours: Neighbours, delta: float) -> None:
+def test_epsilon_is_never_below_zero_and_nothing_costs_nothing(neighbours: NeighboringRelation, delta: float) -> None:
     for noise in (1.0, 10.0, 100.0, 1000.0):
         for rate in (0.001, 0.05, 1.0):
             spent = [epsilon(rate, noise, steps, delta, neighbours) for steps in (0, 1, 10)]
@@ -129,7 +129,7 @@ def test_epsilon_is_never_below_zero_and_nothing_costs_nothing(neighbours: Neigh
 
 def test_more_of_everything_costs_more() -> None:
     def cost(rate: float = 0.1, noise: float = 2.0, steps: int = 20, delta: float = 1e-5) -> NDArray[np.float64]:
-        return np.array([epsilon(rate, noise, steps, delta, neighbours) for neighbours in Neighbours])
+        return np.array([epsilon(rate, noise, steps, delta, neighbours) for neighbours in NeighboringRelation])
 
     for dearer in (cost(rate=0.2), cost(noise=1.5), cost(steps=25), cost(delta=1e-20)):
         assert np.all(dearer > cost())

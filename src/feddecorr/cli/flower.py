@@ -1,4 +1,4 @@
-"""Commands about federations on Flower: write an app, run it, and guard its SuperLink."""
+"""Commands about federations on Flower: write an app, run it, and protect its SuperLink."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def app(
     Example:  feddecorr flower app apps/a data=nodes clients=3 method=scaffold regularizers=feddecorr
     """
     from feddecorr.config.experiment import Experiment  # noqa: PLC0415
-    from feddecorr.engines.engine_table import ENGINES, Flower  # noqa: PLC0415 - PyTorch is loaded when it is needed
-    from feddecorr.flower.app_folder import write_experiment  # noqa: PLC0415
+    from feddecorr.engines.table import ENGINES, Flower  # noqa: PLC0415 - PyTorch is loaded when it is needed
+    from feddecorr.flower.app import write_app  # noqa: PLC0415
 
     experiment = Experiment.parse(
         read_overrides(words or [], onto={"engine": {"name": "flower"}}), Trust(said(words or []), files=trust)
@@ -59,7 +59,7 @@ def app(
     if not isinstance(experiment.engine, Flower):
         raise UserError(f"engine={ENGINES.name(experiment.engine)}: an app runs on Flower; leave the engine out")
     out = (out or Path("runs") / f"{experiment.label()}-{experiment.digest()[:16]}").absolute()
-    write_experiment(directory, experiment, out=out, test=test)
+    write_app(directory, experiment, out=out, test=test)
     if json:
         print_json({"app": str(directory), "run": str(out), "experiment": experiment.to_dict()})
         return
@@ -77,9 +77,9 @@ def run(
 
     Example:  feddecorr flower run apps/a lab
     """
-    from feddecorr.flower.submitting import submit  # noqa: PLC0415 - starts processes
+    from feddecorr.flower.app import run_app  # noqa: PLC0415 - starts processes
 
-    status = submit(directory, superlink, lambda line: say(COLOURS.sub("", line)))
+    status = run_app(directory, superlink, lambda line: say(COLOURS.sub("", line)))
     if status != "finished:completed":
         raise RunError(f"Flower says of the run: {status}")
     if json:
@@ -104,14 +104,13 @@ def clean(
     Example:  feddecorr flower clean --memory /var/lib/feddecorr
     """
     from feddecorr.data.cache import cache_folder  # noqa: PLC0415 - PyTorch is loaded when it is needed
-    from feddecorr.flower.leftovers import find, remove  # noqa: PLC0415
-    from feddecorr.flower.node import DEFAULT_MEMORY  # noqa: PLC0415
+    from feddecorr.flower.node import DEFAULT_MEMORY, find_files, remove_files  # noqa: PLC0415
 
     place = (memory or DEFAULT_MEMORY).expanduser().absolute()
-    files = list(find(place, cache_folder()))
+    files = list(find_files(place, cache_folder()))
     sizes = {str(file): file.stat().st_size for file in files}
     if yes:
-        remove(files, place)
+        remove_files(files, place)
     if json:
         print_json({"removed": yes, "files": sizes})
         return
@@ -123,22 +122,22 @@ def clean(
 
 
 @flower_app.command()
-def gate(
+def proxy(
     superlink: Annotated[str, typer.Argument(help="Address of the SuperLink, host:port, on the loopback.")],
     ca: Annotated[Path, typer.Option(help="Certificate of the authority that signed the SuperLink's.")],
     certfile: Annotated[Path, typer.Option(help="Certificate to show to SuperNodes.")],
     keyfile: Annotated[Path, typer.Option(help="Its private key.")],
-    host: Annotated[str, typer.Option(help="Where to listen.")] = "0.0.0.0",  # noqa: S104 - it is for the outside
-    port: Annotated[int, typer.Option(min=1, max=65535, help="Where to listen.")] = 9443,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "0.0.0.0",  # noqa: S104 - it faces the network
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")] = 9443,
 ) -> None:
-    """Stand in front of a SuperLink: SuperNodes pass, registering keys and starting runs does not.
+    """Expose only a SuperLink's Fleet API: SuperNodes can connect, nobody can register keys or start runs.
 
-    Example:  feddecorr flower gate 127.0.0.1:8443 --ca ca.crt --certfile server.crt --keyfile server.key
+    Example:  feddecorr flower proxy 127.0.0.1:8443 --ca ca.crt --certfile server.crt --keyfile server.key
     """
-    from feddecorr.flower.gate import stand  # noqa: PLC0415 - an extra
+    from feddecorr.flower.fleet_proxy import serve  # noqa: PLC0415 - an extra
 
     for file in (ca, certfile, keyfile):
         if not file.is_file():
             raise UserError(f"there is no file {file}")
     say(f"SuperNodes may connect to {host}:{port}; only the Fleet API of {superlink} is open")
-    stand(superlink, authority=ca, certificate=certfile, key=keyfile, address=(host, port))
+    serve(superlink, ca=ca, certfile=certfile, keyfile=keyfile, address=(host, port))

@@ -14,7 +14,7 @@ from feddecorr.core.parsing import read_list
 from feddecorr.core.registry import Config, Registry
 from feddecorr.core.threads import threads_for
 from feddecorr.data import DATA, Data, Digits
-from feddecorr.engines.engine_table import ENGINES, Engine, Serial
+from feddecorr.engines.table import ENGINES, Engine, Serial
 from feddecorr.methods import METHODS, FedAvg, Method
 from feddecorr.models import MLP, MODELS, ConvNet, Custom, Model
 from feddecorr.objective.optimizers import OPTIMIZERS, SGD
@@ -120,7 +120,7 @@ class Experiment(Config):
         for place, (name, transform) in enumerate(known.items()):
             others = list(known.items())
             transform.check_order(dict(others[:place]), dict(others[place + 1 :]))
-            if self.sampling == "poisson" and not transform.takes_none:
+            if self.sampling == "poisson" and not transform.allows_empty_rounds:
                 raise ValueError(f"transforms={name} needs clients in every round: say sampling=fixed, not poisson")
             transform.check(self.cohort)
 

@@ -1,1 +1,1 @@
-"""Who runs the clients. Nothing is imported here: worker processes are started while PyTorch is being imported."""
+"""Execution backends. Nothing is imported here: worker processes start while PyTorch is still being imported."""

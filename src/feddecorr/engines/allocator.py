@@ -1,4 +1,4 @@
-"""The memory allocator of a whole process."""
+"""Settings of the memory allocator, for a whole process."""
 
 from __future__ import annotations
 
@@ -9,18 +9,17 @@ import sys
 from functools import cache
 
 HEAP = 1 << 29
-"""Bytes of the heap that are to be huge pages."""
+"""Bytes of the heap to back with huge pages."""
 
 
 @cache
 def keep_freed_memory() -> None:
-    """Let glibc keep freed memory for the next step instead of returning it, and use huge pages for it.
+    """Let glibc keep freed memory for the next step, in huge pages, instead of returning it.
 
-    Training frees and takes the same hundreds of megabytes in every step; otherwise each step pays for page faults
-    and small pages. Measured at 10–20 % of a step, and more with two processes at once. The results are the same.
-    All threads take from the one heap: heaps of their own would have neither.
-    Where there is no glibc, nothing is done. It holds for the whole process, from then on: who does not want that
-    of a library sets the environment variable FEDDECORR_KEEP_MEMORY to 0.
+    Training frees and allocates the same hundreds of megabytes in every step; otherwise each step pays for page
+    faults and small pages: 10–20 % of a step, and more with two processes. Results are the same. All threads share one
+    heap, since these settings do not apply to further arenas. Without glibc, nothing happens. The settings stay for
+    the life of the process; the environment variable FEDDECORR_KEEP_MEMORY=0 disables them.
     """
     libc = _glibc()
     if libc is None or os.environ.get("FEDDECORR_KEEP_MEMORY") == "0":
@@ -43,7 +42,7 @@ def keep_freed_memory() -> None:
 
 
 def return_freed_memory() -> None:
-    """Let glibc give back at once what it kept, because a large piece has been freed for good."""
+    """Return freed memory to the system now, after a large block was freed for good."""
     libc = _glibc()
     if libc is not None:
         libc.malloc_trim(ctypes.c_size_t(0))

@@ -1,4 +1,4 @@
-"""What an engine is: it maps a round's clients to their updates and keeps what clients remember."""
+"""The engine interface: it maps a round's clients to their updates and keeps client state."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 
 
 class Engine(Config):
-    """Who runs the clients; it knows no method, and the results do not depend on it."""
+    """An execution backend for clients; it knows no method, and the results do not depend on it."""
 
-    one_by_one: ClassVar[bool] = False
-    """Whether it plays every client by itself, where none can train beside another (`training.clients_per_batch`)."""
+    batches_clients: ClassVar[bool] = True
+    """Whether it can train several clients in one batch (`training.clients_per_batch`)."""
 
     def check(self) -> None:
-        """Refuse to begin where something is missing that the engine needs."""
+        """Raise if something is missing that the engine needs."""
 
     def open(self, task: Task, shards: Shards, memories: Memories) -> AbstractContextManager[RunClients]:
-        """Start what the engine needs; leaving the context ends it."""
+        """Start the engine; leaving the context stops it."""
         raise NotImplementedError
 
-    def parallel_jobs(self, threads: int) -> int:  # noqa: ARG002 - for engines that do several things at once
-        """Return how many pieces of work of so many threads may go on at once; the server evaluates with as many."""
+    def parallel_jobs(self, threads: int) -> int:  # noqa: ARG002 - for parallel engines
+        """Return how many jobs of that many threads run in parallel; the server evaluates with as many."""
         return 1

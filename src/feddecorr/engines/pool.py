@@ -1,12 +1,12 @@
-"""Worker processes that stay alive over all rounds."""
+"""A pool of worker processes that live through all rounds."""
 
 from __future__ import annotations
 
 import signal
 import sys
 import weakref
-from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from multiprocessing.connection import Connection, wait
@@ -20,11 +20,9 @@ from feddecorr.core.states import State
 from feddecorr.core.threads import parallel_jobs
 from feddecorr.engines.allocator import return_freed_memory
 from feddecorr.engines.engine import Engine
-from feddecorr.engines.processes import context, expect_files
-from feddecorr.engines.queue import MAX_DEATHS, Group, Waiting
-from feddecorr.engines.shared_memory import enough_shared_memory
-from feddecorr.engines.shared_state import Layout, Parcel
-from feddecorr.engines.worker import Done, NewRound, Play, work
+from feddecorr.engines.processes import context, require_open_files
+from feddecorr.engines.shared_memory import SharedStates, StateLayout, enough_shared_memory
+from feddecorr.engines.worker import Group, Job, NewRound, Trained, work
 from feddecorr.errors import RunError, too_many_files
 from feddecorr.server.federation import RunClients
 
@@ -33,13 +31,22 @@ if TYPE_CHECKING:
     from feddecorr.training.shards import Shards
     from feddecorr.training.task import Task
 
-    Recipe = tuple[Task, Shards, Memories]
+    WorkerArguments = tuple[Task, Shards, Memories]
+
+MAX_CRASHES = 3
+"""Crashes of a group's worker after which its clients count as failed."""
+
+MAX_WORK = 1 << 27
+"""Upper bound on images times weights of a job of several groups: a few tenths of a second."""
+
+MAX_WEIGHTS = 1 << 22
+"""Upper bound on the weights of all updates of a job of several groups: 16 MB."""
 
 
 class Pool(Engine):
     """Runs clients in worker processes that share the images; a killed worker is replaced."""
 
-    workers: PositiveInt | None = Field(None, description="processes; one for each core (over training.threads)")
+    workers: PositiveInt | None = Field(None, description="worker processes; by default cores over training.threads")
 
     @contextmanager
     def open(self, task: Task, shards: Shards, memories: Memories) -> Iterator[RunClients]:
@@ -60,31 +67,32 @@ class Pool(Engine):
 
 
 class Worker:
-    """The main process's end of one worker, with the orders that it was given and has not yet done."""
+    """The main process's handle of one worker, with the jobs it has not finished."""
 
-    def __init__(self, recipe: Recipe) -> None:
-        expect_files()
+    def __init__(self, arguments: WorkerArguments) -> None:
+        require_open_files()
         self.connection, theirs = context().Pipe()
-        self.process = context().Process(target=work, args=(theirs, *recipe), daemon=True)
+        self.process = context().Process(target=work, args=(theirs, *arguments), daemon=True)
         self.process.start()
         theirs.close()
-        self.orders: deque[Play] = deque()
+        self.jobs: deque[Job] = deque()
         self._round = 0
-        self._broadcast: Parcel | None = None  # that it has
-        self._slots: dict[int, Parcel] = {}
+        self._broadcast: SharedStates | None = None  # the one that it has
+        self._slots: dict[int, SharedStates] = {}
         self._count = 0
         self._free: list[int] = []
 
-    def play(self, news: NewRound, groups: Sequence[Group]) -> None:
-        """Tell the worker to play groups of clients, perhaps after what it is busy with."""
-        order = Play(groups, {client: self._take_slot() for group in groups for client in group})
-        self.orders.append(order)
+    def submit(self, new_round: NewRound, groups: Sequence[Group]) -> None:
+        """Send groups of clients to train, possibly while an earlier job is running."""
+        job = Job(groups, {client: self._take_slot() for group in groups for client in group})
+        self.jobs.append(job)
         try:
-            if self._round != news.round:
-                self.connection.send(NewRound(news.round, None) if news.parcel is self._broadcast else news)
-                self._round, self._broadcast = news.round, news.parcel
-            self.connection.send(order)
-        except OSError:  # it was killed: `receive` will find out
+            if self._round != new_round.round:
+                same = new_round.states is self._broadcast
+                self.connection.send(NewRound(new_round.round, None) if same else new_round)
+                self._round, self._broadcast = new_round.round, new_round.states
+            self.connection.send(job)
+        except OSError:  # it was killed: `receive` will notice
             return
 
     def _take_slot(self) -> int:
@@ -94,134 +102,184 @@ class Worker:
         return self._free.pop()
 
     def receive(self) -> list[Update | Failure]:
-        """Take out the answers to the next order."""
+        """Return the answers to the next job."""
         try:
-            answers: list[Done | Failure] | RunError = self.connection.recv()
-        except RuntimeError as error:  # what multiprocessing raises where shared memory cannot be handed over
-            raise RunError(f"a worker's memory cannot be seen: {too_many_files(error)}") from None
+            answers: list[Trained | Failure] | RunError = self.connection.recv()
+        except RuntimeError as error:  # multiprocessing raises this if it cannot open shared memory
+            raise RunError(f"cannot open a worker's shared memory: {too_many_files(error)}") from None
         if isinstance(answers, RunError):
             raise answers
-        slots = self.orders.popleft().slots
-        lent = {answer.update.client for answer in answers if isinstance(answer, Done)}
-        self._free += [slot for client, slot in slots.items() if client not in lent]
-        return [answer if isinstance(answer, Failure) else self._take(answer, slots) for answer in answers]
+        slots = self.jobs.popleft().slots
+        used = {answer.update.client for answer in answers if isinstance(answer, Trained)}
+        self._free += [slot for client, slot in slots.items() if client not in used]
+        return [answer if isinstance(answer, Failure) else self._read(answer, slots) for answer in answers]
 
-    def _take(self, answer: Done, slots: Mapping[int, int]) -> Update:
+    def _read(self, answer: Trained, slots: Mapping[int, int]) -> Update:
         slot = slots[answer.update.client]
-        if answer.parcel is not None:
-            self._slots[slot] = answer.parcel
+        if answer.states is not None:
+            self._slots[slot] = answer.states
         states = self._lend(slot)
         return replace(answer.update, weights=states["weights"], buffers=states["buffers"], extra=states["extra"])
 
     def _lend(self, slot: int) -> dict[str, State]:
-        """Return the states in a slot without a copy; the slot is free again when the last tensor of them is gone."""
-        parcel = self._slots[slot]
-        array = parcel.flat.numpy()[:]
+        """Return the states in a slot without a copy; the slot is freed with the last of their tensors."""
+        shared = self._slots[slot]
+        array = shared.flat.numpy()[:]
         weakref.finalize(array, self._free.append, slot)
-        return parcel.layout.read(torch.from_numpy(array))
+        return shared.layout.read(torch.from_numpy(array))
 
-    def exit_reason(self, deaths: int) -> str:
-        """Return what is known of the end of the process."""
+    def exit_reason(self, crashes: int) -> str:
+        """Return what is known about the end of the process."""
         code = self.process.exitcode
-        killed = (
-            " (killed, perhaps for lack of memory; then try fewer engine.workers)" if code == -signal.SIGKILL else ""
-        )
-        return f"its worker process ended {deaths} times, the last time with exit code {code}{killed}"
+        killed = " (killed, possibly out of memory; if so, try fewer engine.workers)" if code == -signal.SIGKILL else ""
+        return f"its worker process ended {crashes} times, the last time with exit code {code}{killed}"
 
-    def end(self) -> None:
-        """End the process, whatever it is doing."""
-        if sys.is_finalizing():  # then it has ended already
+    def stop(self) -> None:
+        """Stop the process, whatever it is doing."""
+        if sys.is_finalizing():  # it has ended already
             return
         self.connection.close()
-        self.process.join(timeout=0.2 if not self.orders else 0)  # an idle worker sees the end by itself
+        self.process.join(timeout=0.2 if not self.jobs else 0)  # an idle worker exits when the connection closes
         self.process.kill()
         self.process.join()
 
 
 class WorkerPool:
-    """All workers, and what they are told to do."""
+    """All workers, and the distribution of groups to them."""
 
-    def __init__(self, recipe: Recipe, count: int) -> None:
-        self._recipe = recipe
-        self.workers = [Worker(recipe) for _ in range(count)]
-        self._parcel = Parcel(Layout.of({}))  # of the broadcast
+    def __init__(self, arguments: WorkerArguments, count: int) -> None:
+        self._arguments = arguments
+        self.workers = [Worker(arguments) for _ in range(count)]
+        self._broadcast = SharedStates(StateLayout.of({}))
 
     def run(self, broadcast: Broadcast, clients: Sequence[int]) -> Iterator[Update | Failure]:
-        """Yield what comes of the clients in their order; which worker played whom leaves no trace."""
-        self._settle()
-        news = self._announce(broadcast)
-        waiting = self._line_up(broadcast, clients)
+        """Yield the clients' answers in order, independent of which worker trained which client."""
+        self._finish_jobs()
+        new_round = self._share(broadcast)
+        queue = self._queue(broadcast, clients)
         finished: dict[int, Update | Failure] = {}
         for client in clients:
             while client not in finished:
-                self._hand_out(news, waiting)
-                for worker in self._with_news():
+                self._submit(new_round, queue)
+                for worker in self._ready_workers():
                     try:
                         answers = worker.receive()
                     except (EOFError, OSError):
-                        answers = self._handle_exit(worker, waiting, broadcast.round)
+                        answers = self._handle_exit(worker, queue, broadcast.round)
                     finished |= {client: answer for answer in answers for client in answer.clients}
             answer = finished.pop(client)
-            if client == answer.client:  # or else it is part of another's
+            if client == answer.client:  # otherwise it is merged into another client's update
                 yield answer
 
-    def _line_up(self, broadcast: Broadcast, clients: Sequence[int]) -> Waiting:
-        task, shards, _ = self._recipe
+    def _queue(self, broadcast: Broadcast, clients: Sequence[int]) -> GroupQueue:
+        task, shards, _ = self._arguments
         sizes = shards.sizes
         weights = sum(weight.numel() for weight in broadcast.weights.values())
-        return Waiting(task.groups(clients), images=lambda client: int(sizes[client]), weights=weights)
+        return GroupQueue(task.groups(clients), images=lambda client: int(sizes[client]), weights=weights)
 
-    def _handle_exit(self, worker: Worker, waiting: Waiting, number: int) -> list[Update | Failure]:
-        """Replace a worker that died; what it was told to do waits again, unless it is given up."""
+    def _handle_exit(self, worker: Worker, queue: GroupQueue, number: int) -> list[Update | Failure]:
+        """Replace a worker that died; retry its groups, unless one has crashed too often."""
         self._replace(worker)
-        waiting.put_back([group for order in worker.orders for group in order.groups])
-        groups = worker.orders[0].groups
-        deaths = waiting.blame(groups)
-        if deaths < MAX_DEATHS:
+        queue.put_back([group for job in worker.jobs for group in job.groups])
+        groups = worker.jobs[0].groups
+        crashes = queue.count_crash(groups)
+        if crashes < MAX_CRASHES:
             return []
-        waiting.give_up(groups[0])
-        return [Failure(number, client, worker.exit_reason(deaths)) for client in groups[0]]
+        queue.remove(groups[0])
+        return [Failure(number, client, worker.exit_reason(crashes)) for client in groups[0]]
 
     def close(self) -> None:
-        """End all workers, side by side."""
+        """Stop all workers, in parallel."""
         for worker in self.workers:
             worker.connection.close()
         for worker in self.workers:
-            worker.end()
+            worker.stop()
 
-    def _settle(self) -> None:
-        """Let workers end what they do, if nobody read the last round to its end: they still use its broadcast."""
-        while any(worker.orders for worker in self.workers):
-            for worker in self._with_news():
+    def _finish_jobs(self) -> None:
+        """Wait for jobs of a round that was not read to its end: workers still use its broadcast."""
+        while any(worker.jobs for worker in self.workers):
+            for worker in self._ready_workers():
                 try:
                     worker.receive()
                 except (EOFError, OSError):
                     self._replace(worker)
 
-    def _announce(self, broadcast: Broadcast) -> NewRound:
+    def _share(self, broadcast: Broadcast) -> NewRound:
         sections = {"weights": broadcast.weights, "buffers": broadcast.buffers, "shared": broadcast.shared}
-        layout = Layout.of(sections)
-        if self._parcel.layout != layout:
-            self._parcel = Parcel(layout)
-        self._parcel.fill(sections)
-        return NewRound(broadcast.round, self._parcel)
+        layout = StateLayout.of(sections)
+        if self._broadcast.layout != layout:
+            self._broadcast = SharedStates(layout)
+        self._broadcast.fill(sections)
+        return NewRound(broadcast.round, self._broadcast)
 
-    def _hand_out(self, news: NewRound, waiting: Waiting) -> None:
-        """Keep every worker busy, with one more order at hand while there are plenty.
+    def _submit(self, new_round: NewRound, queue: GroupQueue) -> None:
+        """Keep every worker busy, with a second job queued while many groups wait.
 
-        Towards the end of the round nobody takes a second: the last groups go to whoever is free first.
+        Towards the end of the round nobody gets a second job: the last groups go to the first idle worker.
         """
         for depth in (1, 2):
             for worker in self.workers:
-                plenty = len(waiting) > len(self.workers)
-                if len(waiting) and len(worker.orders) < depth and (depth == 1 or plenty):
-                    worker.play(news, waiting.take(len(self.workers)))
+                many = len(queue) > len(self.workers)
+                if len(queue) and len(worker.jobs) < depth and (depth == 1 or many):
+                    worker.submit(new_round, queue.take(len(self.workers)))
 
-    def _with_news(self) -> list[Worker]:
-        busy = {worker.connection: worker for worker in self.workers if worker.orders}
+    def _ready_workers(self) -> list[Worker]:
+        busy = {worker.connection: worker for worker in self.workers if worker.jobs}
         return [busy[found] for found in wait(list(busy)) if isinstance(found, Connection)]
 
     def _replace(self, worker: Worker) -> None:
-        """Start another in place of a worker that died."""
-        worker.end()
-        self.workers[self.workers.index(worker)] = Worker(self._recipe)
+        """Start another worker in place of one that died."""
+        worker.stop()
+        self.workers[self.workers.index(worker)] = Worker(self._arguments)
+
+
+class GroupQueue:
+    """The groups of a round that wait for a worker, in order.
+
+    Tiny clients go out several to a job, because a message costs as much as they do. How many depends on images,
+    weights and the number of waiting groups, never on a clock.
+    """
+
+    def __init__(self, groups: Sequence[Sequence[int]], *, images: Callable[[int], int], weights: int) -> None:
+        self._groups = deque(map(tuple, groups))
+        self._images, self._weights = images, weights
+        self._alone: set[Group] = set()
+        self._crashes: Counter[Group] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def take(self, workers: int) -> list[Group]:
+        """Take the groups of the next job: at most half of a worker's fair share."""
+        taken = [self._groups.popleft()]
+        share = len(self) // (2 * workers)
+        while len(taken) < share and taken[0] not in self._alone and self._fits([*taken, self._groups[0]]):
+            taken.append(self._groups.popleft())
+        return taken
+
+    def _fits(self, groups: Sequence[Group]) -> bool:
+        clients = [client for group in groups for client in group]
+        return (
+            groups[-1] not in self._alone
+            and len(clients) * self._weights <= MAX_WEIGHTS
+            and sum(map(self._images, clients)) * self._weights <= MAX_WORK
+        )
+
+    def put_back(self, groups: Sequence[Group]) -> None:
+        """Put the groups back at the front."""
+        self._groups.extendleft(reversed(groups))
+
+    def count_crash(self, groups: Sequence[Group]) -> int:
+        """Count a worker's crash; return the crashes of the group to blame, or 0 if that is unknown.
+
+        It is unknown for several groups: from now on each of them gets its own job.
+        """
+        if len(groups) > 1:
+            self._alone |= set(groups)
+            return 0
+        self._crashes[groups[0]] += 1
+        return self._crashes[groups[0]]
+
+    def remove(self, group: Group) -> None:
+        """Remove a group for good."""
+        self._groups.remove(group)

@@ -1,7 +1,7 @@
-"""The last import of the server process from which workers are forked.
+"""The last import of the fork server.
 
-From here on, no collection of garbage looks at what is there. So workers go on sharing that memory, which a look would
-change page by page, and neither the server nor its workers spend half a second on it when they end.
+From here on, garbage collection ignores what has been imported. So workers keep sharing that memory, which a collection
+would copy page by page, and neither the server nor its workers spend half a second on it when they exit.
 """
 
 import gc

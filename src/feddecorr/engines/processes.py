@@ -1,4 +1,4 @@
-"""How worker processes are started; light to import, so that it can happen while PyTorch is imported."""
+"""Starting worker processes; light to import, so that they can start while PyTorch is being imported."""
 
 from __future__ import annotations
 
@@ -13,21 +13,20 @@ from multiprocessing.context import ForkServerContext, SpawnContext
 
 from feddecorr.core.temporary import own_folder
 
-LONGEST = 75
-"""Letters of a folder for sockets: multiprocessing adds 32, and the system takes 107."""
+MAX_PATH = 75
+"""Length of a folder for sockets: multiprocessing adds 32 characters, and the system allows 107."""
 
 
 @cache
 def context() -> ForkServerContext | SpawnContext:
-    """Return the way to start processes.
+    """Return the multiprocessing context.
 
-    On Linux, workers are forked from a server process that has imported everything once: they start at once
-    and share its memory. It begins with its imports now. Elsewhere forking is not safe, and each worker imports for
-    itself.
+    On Linux, workers are forked from a fork server that has imported everything once: they start immediately and
+    share its memory. Its imports begin now. Elsewhere forking is not safe, and each worker does its own imports.
     """
     if not sys.platform.startswith("linux"):
         return multiprocessing.get_context("spawn")
-    expect_files()
+    require_open_files()
     forkserver = multiprocessing.get_context("forkserver")
     forkserver.set_forkserver_preload(["feddecorr.config.experiment", "feddecorr.engines.preloaded"])
     _start_server()
@@ -35,11 +34,11 @@ def context() -> ForkServerContext | SpawnContext:
 
 
 PIPES = 5
-"""So many, each of two files, are opened for a moment to start a process."""
+"""Pipes, of two files each, that starting a process opens for a moment."""
 
 
-def expect_files() -> None:
-    """Refuse to start a process where files would run out halfway: the other half would fail with a traceback."""
+def require_open_files() -> None:
+    """Raise early if starting a process would run out of open files, which would end in a traceback halfway."""
     held: list[int] = []
     try:
         for _ in range(PIPES):
@@ -50,15 +49,15 @@ def expect_files() -> None:
 
 
 def warm_up() -> None:
-    """Let the server process begin with its imports now, before it is needed."""
+    """Start the fork server's imports now, before it is needed."""
     context()
 
 
 def _start_server() -> None:
-    """Start it deaf to Ctrl-C, as its workers will be: the main process decides what an interrupt means."""
+    """Start the fork server with SIGINT blocked, also for its workers: the main process handles interrupts."""
     from multiprocessing.forkserver import ensure_running  # noqa: PLC0415 - not there on every platform
 
-    resource_tracker.ensure_running()  # which hears Ctrl-C again when it has started: so it goes first
+    resource_tracker.ensure_running()  # first, since starting it unblocks SIGINT
     _choose_folder()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -68,8 +67,8 @@ def _start_server() -> None:
 
 
 def _choose_folder() -> None:
-    """Let multiprocessing keep its sockets where they are swept away if this process is killed."""
-    if len(str(own_folder())) > LONGEST:
+    """Put multiprocessing's sockets into a folder that is cleaned up if this process is killed."""
+    if len(str(own_folder())) > MAX_PATH:
         return
     before, tempfile.tempdir = tempfile.tempdir, str(own_folder())
     try:

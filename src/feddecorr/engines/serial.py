@@ -1,20 +1,67 @@
-"""One client after another, in this process."""
+"""Clients one after another in this process, and the part that every local engine shares."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from typing import TYPE_CHECKING
 
-from feddecorr.core.messages import Broadcast, Failure, Update
+from feddecorr.core.messages import Broadcast, Failure, Update, failure
 from feddecorr.engines.engine import Engine
-from feddecorr.engines.local_clients import Stage
 from feddecorr.server.federation import RunClients
+from feddecorr.training.client import NO_OUT_BUFFERS, Client, OutBuffers, Outcome
 
 if TYPE_CHECKING:
     from feddecorr.core.client_memory import Memories
-    from feddecorr.training.shards import Shards
+    from feddecorr.core.states import State
+    from feddecorr.training.shards import Shard, Shards
     from feddecorr.training.task import Task
+
+
+class ClientRunner:
+    """Runs groups of clients in this process: loads shard and memory, trains, saves the memory."""
+
+    def __init__(self, task: Task, shards: Shards, memories: Memories) -> None:
+        self.task, self.shards, self.memories = task, shards, memories
+
+    @cached_property
+    def client(self) -> Client:
+        """Built with the first group, so that an error is reported like any failure of a client."""
+        return Client(self.task)
+
+    def run_group(
+        self, broadcast: Broadcast, group: Sequence[int], out_buffers: Mapping[int, OutBuffers] | None = None
+    ) -> Iterator[Update | Failure]:
+        """Yield the updates or failures of one group, in the order of its clients."""
+        outcomes: dict[int, Outcome] = {}
+        loaded = []
+        for client in group:
+            try:
+                memory = self.memories.load(client, broadcast.round)
+                loaded.append((self.shards[client], memory, (out_buffers or {}).get(client, NO_OUT_BUFFERS)))
+            except Exception as error:  # any client error is reported, not swallowed
+                outcomes[client] = error
+        try:
+            outcomes |= self._train(broadcast, loaded)
+        except Exception as error:  # an error of the whole group
+            outcomes |= {shard.client: error for shard, _, _ in loaded}
+        for client in group:
+            answer = self._save(client, broadcast.round, outcomes[client])
+            if answer.client == client:  # otherwise it is merged into another client's update
+                yield answer
+
+    def _train(self, broadcast: Broadcast, loaded: Sequence[tuple[Shard, State, OutBuffers]]) -> Mapping[int, Outcome]:
+        if self.task.together.clients > 1:
+            return self.client.together(broadcast, loaded)
+        return {shard.client: self.client(broadcast, shard, memory, buffers) for shard, memory, buffers in loaded}
+
+    def _save(self, client: int, number: int, outcome: Outcome) -> Update | Failure:
+        if isinstance(outcome, Exception):
+            return failure(number, client, outcome)
+        update, memory = outcome
+        self.memories.save(client, number, memory)
+        return update
 
 
 class Serial(Engine):
@@ -22,11 +69,11 @@ class Serial(Engine):
 
     @contextmanager
     def open(self, task: Task, shards: Shards, memories: Memories) -> Iterator[RunClients]:
-        """Prepare the one stage for them all."""
-        stage = Stage(task, shards, memories)
+        """Create one runner for all clients."""
+        runner = ClientRunner(task, shards, memories)
 
         def run_clients(broadcast: Broadcast, clients: Sequence[int]) -> Iterator[Update | Failure]:
             for group in task.groups(clients):
-                yield from stage.play(broadcast, group)
+                yield from runner.run_group(broadcast, group)
 
         yield run_clients

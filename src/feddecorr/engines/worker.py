@@ -1,4 +1,4 @@
-"""The process of a pool's worker: it plays the clients it is told to, until its connection closes."""
+"""A worker process of the pool: it trains the clients it is sent until its connection closes."""
 
 from __future__ import annotations
 
@@ -12,97 +12,99 @@ import torch
 from feddecorr.core.client_memory import Memories
 from feddecorr.core.messages import Broadcast, Failure, Update
 from feddecorr.engines.allocator import keep_freed_memory
-from feddecorr.engines.local_clients import Stage
-from feddecorr.engines.queue import Group
-from feddecorr.engines.shared_state import Layout, Parcel
+from feddecorr.engines.serial import ClientRunner
+from feddecorr.engines.shared_memory import SharedStates, StateLayout
 from feddecorr.errors import RunError, explain_refusal, too_many_files
 from feddecorr.training.shards import Shards
 from feddecorr.training.task import Task
 
+Group = tuple[int, ...]
+"""Clients that train in one batch, usually a single one."""
+
 
 @dataclass(frozen=True)
 class NewRound:
-    """The broadcast of a round lies in the parcel, which is None where it is the same memory as before."""
+    """The broadcast of a round; `states` is None if it is in the same shared memory as before."""
 
     round: int
-    parcel: Parcel | None
+    states: SharedStates | None
 
 
 @dataclass(frozen=True)
-class Play:
-    """Train groups of clients one after another, and leave each client's update in the slot of that number."""
+class Job:
+    """Groups of clients to train one after another; each client's update goes to the slot of that number."""
 
     groups: Sequence[Group]
     slots: Mapping[int, int]
 
 
 @dataclass(frozen=True)
-class Done:
-    """The update of a client, without its tensors: they lie in the slot, whose parcel is only sent when it is new."""
+class Trained:
+    """A client's update without its tensors, which are in its slot; `states` is sent only for a new slot."""
 
     update: Update
-    parcel: Parcel | None
+    states: SharedStates | None
 
 
 def work(connection: Connection, task: Task, shards: Shards, memories: Memories) -> None:
-    """Answer each `Play` with a list of `Done` or failures, one for each client; or with what ends the run."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process decides what an interrupt means
+    """Answer each `Job` with one `Trained` or failure for each client, or with an error that ends the run."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process handles interrupts
     keep_freed_memory()
-    torch.set_num_threads(task.experiment.training.threads)  # threads that wait for each other waste cores
-    player = Player(Stage(task, shards, memories))
+    torch.set_num_threads(task.experiment.training.threads)  # oversubscribed threads waste cores
+    trainer = JobTrainer(ClientRunner(task, shards, memories))
     while True:
         try:
-            order = connection.recv()
+            message = connection.recv()
         except (EOFError, ConnectionError):
             return
-        except (OSError, RuntimeError) as error:  # shared memory was not handed over
-            connection.send(RunError(f"a worker cannot see what is sent: {too_many_files(error)}"))
+        except (OSError, RuntimeError) as error:  # receiving shared memory failed
+            connection.send(RunError(f"a worker cannot open shared memory: {too_many_files(error)}"))
             return
-        if isinstance(order, NewRound):
-            player.hear(order)
+        if isinstance(message, NewRound):
+            trainer.begin_round(message)
             continue
         try:
-            connection.send(_answer(player, order))
+            connection.send(_train(trainer, message))
         except OSError:
             return
 
 
-def _answer(player: Player, order: Play) -> list[Done | Failure] | RunError:
-    """Play; what the machine refuses is no client's failure."""
+def _train(trainer: JobTrainer, job: Job) -> list[Trained | Failure] | RunError:
+    """Train; errors of the operating system are not a client's failure."""
     try:
-        return player.play(order)
+        return trainer.train(job)
     except OSError as error:
-        return RunError(f"a worker cannot go on: {explain_refusal(error)}")
+        return RunError(f"a worker cannot continue: {explain_refusal(error)}")
     except RunError as error:
         return error
 
 
-class Player:
-    """Plays clients, and writes their updates to memory that the main process sees."""
+class JobTrainer:
+    """Trains clients and writes their updates to memory that the main process shares."""
 
     broadcast: Broadcast
 
-    def __init__(self, stage: Stage) -> None:
-        self.stage = stage
-        self.slots: dict[int, Parcel] = {}
-        self.heard = Parcel(Layout.of({}))
+    def __init__(self, runner: ClientRunner) -> None:
+        self.runner = runner
+        self.slots: dict[int, SharedStates] = {}
+        self.shared_broadcast = SharedStates(StateLayout.of({}))
 
-    def hear(self, news: NewRound) -> None:
-        """Take in the broadcast."""
-        self.heard = news.parcel or self.heard
-        self.broadcast = Broadcast(round=news.round, **self.heard.states)
+    def begin_round(self, message: NewRound) -> None:
+        """Take the broadcast."""
+        self.shared_broadcast = message.states or self.shared_broadcast
+        self.broadcast = Broadcast(round=message.round, **self.shared_broadcast.states)
 
-    def play(self, order: Play) -> list[Done | Failure]:
-        """Train the clients, in the slots themselves once they are there."""
-        out_buffers = {client: self.slots[slot].states for client, slot in order.slots.items() if slot in self.slots}
-        answers = [answer for group in order.groups for answer in self.stage.play(self.broadcast, group, out_buffers)]
-        return [answer if isinstance(answer, Failure) else self._put_down(answer, order.slots) for answer in answers]
+    def train(self, job: Job) -> list[Trained | Failure]:
+        """Train the clients, directly in their slots once those exist."""
+        buffers = {client: self.slots[slot].states for client, slot in job.slots.items() if slot in self.slots}
+        answers = [answer for group in job.groups for answer in self.runner.run_group(self.broadcast, group, buffers)]
+        return [answer if isinstance(answer, Failure) else self._store(answer, job.slots) for answer in answers]
 
-    def _put_down(self, update: Update, slots: Mapping[int, int]) -> Done:
+    def _store(self, update: Update, slots: Mapping[int, int]) -> Trained:
         number = slots[update.client]
         sections = {"weights": update.weights, "buffers": update.buffers, "extra": update.extra}
         slot, new = self.slots.get(number), None
         if slot is None or not slot.fits(sections):
-            slot = new = self.slots[number] = Parcel(Layout.of(sections))
+            slot = new = self.slots[number] = SharedStates(StateLayout.of(sections))
         slot.fill(sections)
-        return Done(replace(update, weights={}, buffers={}, extra={}), new)
+        return Trained(replace(update, weights={}, buffers={}, extra={}), new)

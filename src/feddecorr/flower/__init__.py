@@ -1,1 +1,1 @@
-"""Federations on Flower: its messages carry our bytes, its nodes run our client. It is imported nowhere else."""
+"""Flower: simulation and deployment. Nothing is imported here, since Flower is an optional extra."""

@@ -1,4 +1,4 @@
-"""The ClientApp: in a process of the node it says who the node is, trains and evaluates."""
+"""The ClientApp: in a process of the node, it describes the node's data, trains and evaluates."""
 
 from __future__ import annotations
 
@@ -7,43 +7,44 @@ import sys
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
-from feddecorr.flower.envelope import seal, unseal, wrap
+from feddecorr.flower.payload import pack, to_arrays, unpack
 
-LARGEST = (1 << 31) - 1
-"""Bytes of a message from the server; Flower carries no more."""
+MAX_BYTES = (1 << 31) - 1
+"""Size limit of a message from the server; Flower carries no more."""
 
 app = ClientApp()
 
 
 @app.query()
-def introduce(message: Message, context: Context) -> Message:
-    """Answer which client the node is and, where the question names an experiment, what there is to know of it."""
-    if not unseal(message.content, LARGEST).content:
-        return Message(seal(wrap(b""), {"client": int(context.node_config["partition-id"])}), reply_to=message)
-    return _answer("introduce", message, context)
+def query(message: Message, context: Context) -> Message:
+    """Reply with the node's client number and, if the message holds an experiment, a summary of its data."""
+    if not unpack(message.content, MAX_BYTES).content:
+        config = {"client": int(context.node_config["partition-id"])}
+        return Message(pack(to_arrays(b""), config), reply_to=message)
+    return _handle("query", message, context)
 
 
 @app.evaluate()
 def evaluate(message: Message, context: Context) -> Message:
-    """Answer a global model with what it makes of the node's own images: a mean and a covariance, no feature."""
-    return _answer("evaluate", message, context)
+    """Reply to a global model with evidence from the node's own images: a mean and a covariance, no features."""
+    return _handle("evaluate", message, context)
 
 
 @app.train()
 def train(message: Message, context: Context) -> Message:
-    """Answer a broadcast with an update, or with what went wrong."""
-    return _answer("train", message, context)
+    """Reply to a broadcast with an update or a failure."""
+    return _handle("train", message, context)
 
 
-def _answer(question: str, message: Message, context: Context) -> Message:
-    """Answer here where PyTorch is loaded; a process for this message alone lets the node's warm one answer."""
-    letter, config = unseal(message.content, LARGEST), context.node_config
-    if "client" in config and "torch" not in sys.modules and sys.platform == "linux":
-        from feddecorr.flower.warm import answer  # noqa: PLC0415 - for deployed nodes alone
+def _handle(action: str, message: Message, context: Context) -> Message:
+    """Handle the message here if PyTorch is loaded; otherwise pass it to the node's warm process."""
+    payload, node_config = unpack(message.content, MAX_BYTES), context.node_config
+    if "client" in node_config and "torch" not in sys.modules and sys.platform == "linux":
+        from feddecorr.flower.warm_process import handle  # noqa: PLC0415 - for deployed nodes only
 
-        kind, content = answer(question, letter, config)
+        kind, content = handle(action, payload, node_config)
     else:
-        from feddecorr.flower.playing import QUESTIONS  # noqa: PLC0415 - PyTorch is loaded when it is needed
+        from feddecorr.flower.handlers import HANDLERS  # noqa: PLC0415 - loads PyTorch
 
-        kind, content = QUESTIONS[question](letter, config)
-    return Message(seal(wrap(content), {"kind": kind}), reply_to=message)
+        kind, content = HANDLERS[action](payload, node_config)
+    return Message(pack(to_arrays(content), {"kind": kind}), reply_to=message)

@@ -1,4 +1,4 @@
-"""A connection to clients on Flower's SuperNodes: each holds its own images, and remembers on its own disk."""
+"""A connection to clients on SuperNodes: each holds its own images, and keeps its state on its own disk."""
 
 from __future__ import annotations
 
@@ -23,48 +23,47 @@ from feddecorr.core.messages import Broadcast, Failure, Server, Update
 from feddecorr.core.wire import to_bytes
 from feddecorr.data.dataset import Dataset
 from feddecorr.errors import RunError, UserError
-from feddecorr.flower.answers import read_answer, read_evidence
-from feddecorr.flower.client_keys import ClientKeys
+from feddecorr.flower.connected_nodes import POLL_INTERVAL, ClientKeys, ConnectedNodes
+from feddecorr.flower.data_summary import DataSummary, common_classes, federation_of, misfits
 from feddecorr.flower.engine import Flower
-from feddecorr.flower.envelope import largest_answer, seal, wrap
-from feddecorr.flower.exchange import Answer, Exchange
-from feddecorr.flower.introduction import Introduction, common_classes, federation_of, misfits
-from feddecorr.flower.nodes import PAUSE, Nodes
+from feddecorr.flower.exchange import Exchange, Reply
+from feddecorr.flower.payload import pack, reply_limit, to_arrays
+from feddecorr.flower.replies import read_failure, read_reply
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.server.federation import RunClients
 
-LARGEST_EVIDENCE = 1 << 30
-"""Bytes of a client's statistics; 8 000 features have half of that."""
+MAX_EVIDENCE = 1 << 30
+"""Size limit of a client's evidence in bytes; 8 000 features need half of that."""
 
-KEY = "run.json"
-"""Where a run keeps the name under which nodes keep what their clients remember, and what clients said at its start."""
+RUN_FILE = "run.json"
+"""Holds the name under which nodes keep their clients' states of the run, and the data summaries at its start."""
 
 
 class Deployment:
     """The server's side of a federation on Flower, for one run directory."""
 
     def __init__(
-        self, grid: Grid, experiment: Experiment, out: Path, *, test: Dataset | None, say: Callable[[str], None]
+        self, grid: Grid, experiment: Experiment, out: Path, *, test: Dataset | None, log: Callable[[str], None]
     ) -> None:
-        """Hear what clients hold: all of them or, under `missing=continue`, those that can take part."""
+        """Collect the data summaries: of all clients or, under `missing=continue`, of those that can take part."""
         self._experiment = experiment
         self._directory = RunDirectory(out)
-        self._say = say
+        self._log = log
         engine = experiment.engine if isinstance(experiment.engine, Flower) else Flower()
         self._wait, self._timeout = engine.wait, engine.timeout
         self._keys = ClientKeys(grid, self._directory.memories.directory, authenticated=engine.authenticated)
-        self._nodes = Nodes(grid, experiment, say, self._keys)
+        self._nodes = ConnectedNodes(grid, experiment, log, self._keys)
         self._exchange = Exchange(grid)
-        self._wanted = int(experiment.evaluation.clients and test is None)
-        begun = self._begun()
-        self._introductions = self._first_introductions(test) if begun is None else begun
-        self._nodes.begin(self._introductions)
-        self.federation = federation_of(experiment, self._introductions, test)
-        if begun is not None:
-            self._nodes.wait_for(begun, self._wait)
+        self._wants_evidence = int(experiment.evaluation.clients and test is None)
+        saved = self._load_summaries()
+        self._summaries = self._gather_summaries(test) if saved is None else saved
+        self._nodes.begin(self._summaries)
+        self.federation = federation_of(experiment, self._summaries, test)
+        if saved is not None:
+            self._nodes.wait_for(saved, self._wait)
 
-    def _first_introductions(self, test: Dataset | None) -> dict[int, Introduction]:
-        """Return what clients say before the first round, of which the model is made; say what it will be made for."""
+    def _gather_summaries(self, test: Dataset | None) -> dict[int, DataSummary]:
+        """Return the summaries before the first round, which define the model; log what it will look like."""
         found = self._nodes.gather(self._wait)
         for client, why in misfits(found, test).items():
             if self._experiment.missing == "fail":
@@ -72,44 +71,44 @@ class Deployment:
             self._nodes.reasons[client] = why
             del found[client]
         if len(found) < self._experiment.minimum_clients:
-            raise RunError(f"of {len(found)} clients that can take part no model can be made")
+            raise RunError(f"{len(found)} clients can take part, too few to begin")
         for client, why in sorted(self._nodes.reasons.items()):
-            self._say(f"the run begins without client {client}: {why}")
-        self._say_classes(found)
+            self._log(f"the run begins without client {client}: {why}")
+        self._log_classes(found)
         return found
 
-    def _say_classes(self, introductions: Mapping[int, Introduction]) -> None:
-        """Say which classes the model will have, and which of them hang on a single client."""
-        classes = common_classes([each.classes for each in introductions.values()])
-        self._say(f"the model has {len(classes)} classes: {', '.join(classes)}")
-        owners = Counter(name for each in introductions.values() for name in each.classes)
-        for client, each in introductions.items():
+    def _log_classes(self, summaries: Mapping[int, DataSummary]) -> None:
+        """Log the model's classes, and those that only a single client has."""
+        classes = common_classes([each.classes for each in summaries.values()])
+        self._log(f"the model has {len(classes)} classes: {', '.join(classes)}")
+        owners = Counter(name for each in summaries.values() for name in each.classes)
+        for client, each in summaries.items():
             if alone := [name for name in each.classes if owners[name] == 1]:
-                self._say(f"only client {client} has {', '.join(alone)}")
+                self._log(f"only client {client} has {', '.join(alone)}")
 
-    def _begun(self) -> dict[int, Introduction] | None:
-        """Return what clients said when the run in the directory began; None if it has not begun."""
-        file = self._directory.memories.directory / KEY
+    def _load_summaries(self) -> dict[int, DataSummary] | None:
+        """Return the summaries with which the run in the directory began; None if it has not begun."""
+        file = self._directory.memories.directory / RUN_FILE
         if not file.exists():
             return None
         with reading(file):
-            told = [Introduction.from_bytes(json.dumps(each).encode()) for each in read_json(file)["introductions"]]
-        return {each.client: each for each in told}
+            saved = [DataSummary.from_bytes(json.dumps(each).encode()) for each in read_json(file)["data_summaries"]]
+        return {each.client: each for each in saved}
 
     @contextmanager
     def open(self, memories: Memories) -> Iterator[RunClients]:
-        """Give the run a name, under which nodes keep what their clients remember."""
-        file = memories.directory / KEY
+        """Name the run, for the states that nodes keep of it."""
+        file = memories.directory / RUN_FILE
         if not file.exists():
             memories.directory.make()
-            told = [json.loads(each.to_bytes()) for each in self._introductions.values()]
-            write_json(file, {"run": secrets.token_hex(16), "introductions": told})
-        self._keys.keep()
-        note = {"task": json.dumps(self.federation.task.to_dict()), "run": str(read_json(file)["run"])}
+            summaries = [json.loads(each.to_bytes()) for each in self._summaries.values()]
+            write_json(file, {"run": secrets.token_hex(16), "data_summaries": summaries})
+        self._keys.save()
+        config = {"task": json.dumps(self.federation.task.to_dict()), "run": str(read_json(file)["run"])}
 
         def run_clients(broadcast: Broadcast, clients: Sequence[int]) -> Iterator[Update | Failure]:
             finished: dict[int, Update | Failure] = {}
-            answers = self._ask(note, broadcast, clients)
+            answers = self._train(config, broadcast, clients)
             for client in clients:
                 while client not in finished:
                     answer = next(answers)
@@ -118,61 +117,75 @@ class Deployment:
 
         yield run_clients
 
-    def _ask(self, note: dict[str, str], broadcast: Broadcast, clients: Sequence[int]) -> Iterator[Update | Failure]:
-        """Yield one answer for each client as they come, all of them before the time of the round is over.
+    def _train(
+        self, config: dict[str, str], broadcast: Broadcast, clients: Sequence[int]
+    ) -> Iterator[Update | Failure]:
+        """Yield one answer for each client as they come, all of them before the round's timeout.
 
-        Who is not connected is waited for if the run ends without it, and else left out at once.
+        A client that is not connected is waited for if the run would end without it, and otherwise left out at once.
         """
         number, counted = broadcast.round, self._counted()
         wait = self._wait if self._experiment.missing == "fail" else 0.0
-        met = self._nodes.wait_for(clients, wait)
+        nodes = self._nodes.wait_for(clients, wait)
         for client in clients:
-            if client not in met:
-                why = self._nodes.reasons.get(client, f"its node was not connected, for {wait:g} seconds")
+            if client not in nodes:
+                absent = f"its node did not connect within {wait:g} seconds" if wait else "its node was not connected"
+                why = self._nodes.reasons.get(client, absent)
                 yield Failure(number, client, why)
         content = to_bytes(broadcast)
-        wrapped = wrap(content)
-        asked = {met[client].node: client for client in clients if client in met}
-        questions = {}
+        arrays = to_arrays(content)
+        asked = {nodes[client].node: client for client in clients if client in nodes}
+        messages = {}
         for node, client in asked.items():
             last = counted.get(client, 0)
-            who = {"client": client, "round": number, "before": last + 1, "counted": last, "evidence": self._wanted}
-            questions[node] = seal(wrapped, {**note, **who})
-        for answer in self._converse(questions, MessageType.TRAIN, largest_answer(len(content))):
-            yield self._read(answer, number, asked[answer.node])
+            rounds = {"round": number, "before": last + 1, "counted": last}
+            messages[node] = pack(arrays, {**config, "client": client, **rounds, "evidence": self._wants_evidence})
+        for reply in self._send_and_receive(messages, MessageType.TRAIN, reply_limit(len(content))):
+            yield self._read(reply, number, asked[reply.node])
 
-    def _converse(self, questions: Mapping[int, RecordDict], kind: str, limit: int) -> Iterator[Answer]:
-        return self._exchange.converse(questions, kind, limit=limit, pause=PAUSE, timeout=self._timeout)
+    def _send_and_receive(self, messages: Mapping[int, RecordDict], kind: str, limit: int) -> Iterator[Reply]:
+        return self._exchange.send_and_receive(
+            messages, kind, limit=limit, interval=POLL_INTERVAL, timeout=self._timeout
+        )
 
     def evaluate(self, number: int, server: Server) -> Diagnosis | None:
-        """Merge what the connected clients find out about the global model, in their order."""
-        met = self._nodes.wait_for(range(self._experiment.clients), 0.0)
-        wrapped = wrap(to_bytes(Broadcast(number, server.weights, server.buffers, {})))
-        note: dict[str, str | int] = {"task": json.dumps(self.federation.task.to_dict()), "round": number}
-        questions = {met[client].node: seal(wrapped, {**note, "client": client}) for client in sorted(met)}
+        """Merge the connected clients' evidence on the global model, in the order of the clients."""
+        nodes = self._nodes.wait_for(range(self._experiment.clients), 0.0)
+        arrays = to_arrays(to_bytes(Broadcast(number, server.weights, server.buffers, {})))
+        config: dict[str, str | int] = {"task": json.dumps(self.federation.task.to_dict()), "round": number}
+        messages = {nodes[client].node: pack(arrays, {**config, "client": client}) for client in sorted(nodes)}
         found: dict[int, Evidence] = {}
-        for answer in self._converse(questions, MessageType.EVALUATE, LARGEST_EVIDENCE):
+        for reply in self._send_and_receive(messages, MessageType.EVALUATE, MAX_EVIDENCE):
             try:
-                found[answer.node] = read_evidence(answer, self.federation.task.width)
+                found[reply.node] = _read_evidence(reply, self.federation.task.width)
             except UserError as error:
-                self._say(f"node {answer.node} did not evaluate round {number}: {error}")
-        merged = [found[node] for node in questions if node in found]
+                self._log(f"node {reply.node} did not evaluate round {number}: {error}")
+        merged = [found[node] for node in messages if node in found]
         try:
             return reduce(add, merged).diagnosis() if merged else None
         except UserError as error:
-            self._say(f"round {number} is not evaluated: {error}")
+            self._log(f"round {number} is not evaluated: {error}")
             return None
 
-    def _read(self, answer: Answer, number: int, client: int) -> Update | Failure:
-        if answer.letter is None:
-            return Failure(number, client, f"node {answer.node}: {answer.cause}")
-        return read_answer(answer.letter.content, str(answer.letter.note.get("kind")), number=number, client=client)
+    def _read(self, reply: Reply, number: int, client: int) -> Update | Failure:
+        if reply.payload is None:
+            return Failure(number, client, f"node {reply.node}: {reply.cause}")
+        return read_reply(reply.payload.content, str(reply.payload.config.get("kind")), number=number, client=client)
 
     def _counted(self) -> dict[int, int]:
-        """Return the last round of each client in which its update was taken."""
+        """Return each client's last round in which its update was aggregated."""
         return {
             client: record.round
             for record in self._directory.all_rounds()
             for client in record.clients
             if client not in record.missing
         }
+
+
+def _read_evidence(reply: Reply, width: int) -> Evidence:
+    """Return a node's evidence on a model with that feature width, or raise with the reason why there is none."""
+    if reply.payload is None:
+        raise UserError(reply.cause)
+    if reply.payload.config.get("kind") != "evidence":
+        raise UserError(read_failure(reply.payload.content))
+    return Evidence.from_bytes(reply.payload.content, width)

@@ -1,4 +1,4 @@
-"""Flower's simulation, which runs clients in Ray's actors; an extra of this package."""
+"""Flower as an engine: its simulation runs clients in Ray actors. An optional extra."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pydantic import Field, PositiveFloat, PositiveInt
 from feddecorr.core.threads import parallel_jobs
 from feddecorr.engines.engine import Engine
 from feddecorr.errors import UserError
+from feddecorr.flower.simulation import start_simulation
 from feddecorr.server.federation import RunClients
 
 if TYPE_CHECKING:
@@ -23,34 +24,32 @@ NEEDED = ("flwr", "ray", "psutil")
 
 
 class Flower(Engine):
-    """Runs clients on Flower: on its simulation here, or deployed on its SuperNodes ('feddecorr flower app')."""
+    """Runs clients on Flower: simulated on this machine, or deployed on SuperNodes ('feddecorr flower app')."""
 
-    one_by_one = True
+    batches_clients = False
 
-    workers: PositiveInt | None = Field(None, description="Ray actors; one for each core (over training.threads)")
+    workers: PositiveInt | None = Field(None, description="Ray actors; by default cores over training.threads")
     wait: PositiveFloat = Field(600.0, description="seconds to wait for clients whose SuperNodes are not connected")
     timeout: PositiveFloat = Field(
-        3600.0, description="seconds that a round of deployed clients takes at most; who has not answered is missing"
+        3600.0,
+        description="timeout of a round of deployed clients in seconds; clients that have not replied are missing",
     )
-
     authenticated: bool = Field(
         False,
-        description="the SuperLink knows its nodes by their keys (--enable-supernode-auth): a client's number stays "
-        "with the key that had it first",
+        description="the SuperLink authenticates nodes (--enable-supernode-auth): a client's number stays with the "
+        "first key that had it",
     )
 
     def check(self) -> None:
-        """Refuse to begin without Flower."""
+        """Raise if Flower or Ray is not installed."""
         if missing := [name for name in NEEDED if find_spec(name) is None]:
             raise UserError(f"engine=flower needs {', '.join(missing)}: pip install 'feddecorr[flower]'")
 
     @contextmanager
     def open(self, task: Task, shards: Shards, memories: Memories) -> Iterator[RunClients]:
-        """Start Flower."""
-        from feddecorr.flower.session import simulated  # noqa: PLC0415 - an extra
-
-        with simulated(shards, self.parallel_jobs(task.experiment.training.threads)) as session:
-            yield session.clients_of(task, memories)
+        """Start Flower's simulation."""
+        with start_simulation(shards, self.parallel_jobs(task.experiment.training.threads)) as simulation:
+            yield simulation.run_clients(task, memories)
 
     def parallel_jobs(self, threads: int) -> int:
         """As many as there are actors."""

@@ -1,4 +1,4 @@
-"""Questions to nodes and their answers, as they come, over Flower's grid."""
+"""Messages to nodes and their replies, as they come, over Flower's grid."""
 
 from __future__ import annotations
 
@@ -11,96 +11,96 @@ from flwr.serverapp import Grid
 
 from feddecorr.core.checks import printable
 from feddecorr.errors import UserError
-from feddecorr.flower.envelope import Letter, unseal
+from feddecorr.flower.payload import Payload, unpack
 
-BUSY = "its node is still at work on an earlier message"
+BUSY = "its node is still working on an earlier message"
 
 
-class Answer(NamedTuple):
-    """What came of a question to a node: a letter, or why there is none."""
+class Reply(NamedTuple):
+    """A node's reply: a payload, or the reason why there is none."""
 
     node: int
-    letter: Letter | None
+    payload: Payload | None
     cause: str = ""
 
 
-class _Question(NamedTuple):
+class _Pending(NamedTuple):
     node: int
     limit: int
 
 
 class Exchange:
-    """The questions that nodes have not answered yet. A node gets no second one before it has answered the first.
+    """The messages without a reply. A node gets no second message before it has replied to the first.
 
-    So messages never pile up at a node that is slow or hangs. Of a node that dies, Flower itself gives an error.
+    So messages never pile up at a node that is slow or hangs. For a node that dies, Flower itself returns an error.
     """
 
     def __init__(self, grid: Grid) -> None:
         self._grid = grid
-        self._open: dict[str, _Question] = {}
+        self._pending: dict[str, _Pending] = {}
 
     @property
-    def nodes(self) -> set[int]:
-        """Who has a question to answer."""
-        return {question.node for question in self._open.values()}
+    def busy_nodes(self) -> set[int]:
+        """The nodes that have not replied yet."""
+        return {pending.node for pending in self._pending.values()}
 
-    def ask(self, questions: Mapping[int, RecordDict], kind: str, *, limit: int) -> Iterator[Answer]:
-        """Send each node its question; yield an answer for those that cannot be asked, and wait for nobody.
+    def send(self, messages: Mapping[int, RecordDict], kind: str, *, limit: int) -> Iterator[Reply]:
+        """Send each node its message without waiting; yield a reply for nodes that cannot get one.
 
-        Sent one by one, messages do not add up to more than the grid takes at once.
+        Messages go out one by one, so that together they never exceed what the grid accepts at once.
         """
-        busy = self.nodes
-        for node, records in questions.items():
+        busy = self.busy_nodes
+        for node, records in messages.items():
             if node in busy:
-                yield Answer(node, None, BUSY)
+                yield Reply(node, None, BUSY)
                 continue
             sent = list(self._grid.push_messages([Message(records, node, kind)]))
             if sent and sent[0]:
-                self._open[sent[0]] = _Question(node, limit)
+                self._pending[sent[0]] = _Pending(node, limit)
             else:
-                yield Answer(node, None, "its message could not be sent")
+                yield Reply(node, None, "its message could not be sent")
 
-    def look(self) -> Iterator[Answer]:
-        """Yield the answers that have come since the last look."""
-        if not self._open:
+    def poll(self) -> Iterator[Reply]:
+        """Yield the replies that have come since the last poll."""
+        if not self._pending:
             return
-        replies = {reply.metadata.reply_to_message_id: reply for reply in self._grid.pull_messages(list(self._open))}
-        for number in replies.keys() & self._open.keys():
-            node, limit = self._open.pop(number)
+        replies = {reply.metadata.reply_to_message_id: reply for reply in self._grid.pull_messages(list(self._pending))}
+        for number in replies.keys() & self._pending.keys():
+            node, limit = self._pending.pop(number)
             yield _read(node, replies[number], limit)
 
-    def converse(
-        self, questions: Mapping[int, RecordDict], kind: str, *, limit: int, pause: float, timeout: float
-    ) -> Iterator[Answer]:
-        """Send each node its question, and yield one answer for each, in the order in which they come.
+    def send_and_receive(
+        self, messages: Mapping[int, RecordDict], kind: str, *, limit: int, interval: float, timeout: float
+    ) -> Iterator[Reply]:
+        """Send each node its message, and yield one reply for each, in the order of their arrival.
 
-        When `timeout` seconds are over, whoever has not answered is given as such; what comes of it later is dropped.
-        The grid is asked for news every `pause` seconds: each look costs Flower time for all that is waited for.
+        After `timeout` seconds, nodes without a reply are yielded as such, and late replies are dropped. The grid is
+        polled every `interval` seconds: each poll costs Flower time for every pending message.
         """
         end = time.monotonic() + timeout
-        for _ in self.look():  # what came too late
+        for _ in self.poll():  # late replies to earlier messages
             pass
-        waiting = set(questions)
-        for answer in self.ask(questions, kind, limit=limit):
-            waiting.remove(answer.node)
-            yield answer
+        waiting = set(messages)
+        for reply in self.send(messages, kind, limit=limit):
+            waiting.remove(reply.node)
+            yield reply
         while waiting:
-            for answer in self.look():
-                if answer.node in waiting:
-                    waiting.remove(answer.node)
-                    yield answer
+            for reply in self.poll():
+                if reply.node in waiting:
+                    waiting.remove(reply.node)
+                    yield reply
             if waiting and time.monotonic() >= end:
                 break
             if waiting:
-                time.sleep(pause)
+                time.sleep(interval)
         for node in sorted(waiting):
-            yield Answer(node, None, f"its node did not answer within {timeout:g} seconds")
+            yield Reply(node, None, f"its node did not reply within {timeout:g} seconds")
 
 
-def _read(node: int, reply: Message, limit: int) -> Answer:
+def _read(node: int, reply: Message, limit: int) -> Reply:
     if reply.has_error():
-        return Answer(node, None, printable(f"Flower gave error {reply.error.code} for it: {reply.error.reason}"))
+        return Reply(node, None, printable(f"Flower reported error {reply.error.code}: {reply.error.reason}"))
     try:
-        return Answer(node, unseal(reply.content, limit))
+        return Reply(node, unpack(reply.content, limit))
     except UserError as error:
-        return Answer(node, None, printable(f"its message was refused: {error}"))
+        return Reply(node, None, printable(f"its message was refused: {error}"))

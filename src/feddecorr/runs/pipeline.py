@@ -70,7 +70,7 @@ def _refuse_misfits(experiment: Experiment, federation: Federation, *, live: boo
     """Refuse a connection for something else, and clients together who live apart."""
     if live and (different := list(differences(federation.experiment.to_dict(), experiment.to_dict()))):
         raise UserError(f"the connection is for another experiment ({', '.join(different)}): give both the same")
-    if federation.task.together.clients > 1 and (live or experiment.engine.one_by_one):
+    if federation.task.together.clients > 1 and (live or not experiment.engine.batches_clients):
         raise UserError(
             f"training.clients_per_batch={experiment.training.clients_per_batch}: clients of a live connection or on "
             "Flower train one by one, each where it is; say training.clients_per_batch=1"

@@ -23,9 +23,8 @@ from feddecorr.partition import PARTITIONS, Homogeneous
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import run as repeat
 from feddecorr.server.federation import Federation, Simulation
-from feddecorr.server.intake import UpdateValidator
-from feddecorr.server.rounds import draw_clients
-from feddecorr.server.validation import Expected
+from feddecorr.server.rounds import sample_clients
+from feddecorr.server.validation import ExpectedUpdates, UpdateValidator
 
 Say = Callable[[str], None]
 
@@ -46,7 +45,7 @@ def is_homogeneous(directory: RunDirectory) -> bool:
 
 def choose_clients(federation: Federation, number: int, clients: Sequence[int] | None) -> list[int]:
     """Return the clients of a round in the order in which they trained, or those of them that are asked for."""
-    drawn = draw_clients(federation, number)
+    drawn = sample_clients(federation, number)
     if clients is None:
         return drawn
     for client in clients:
@@ -88,13 +87,13 @@ class RoundState:
         task = self.simulation.task
         method = task.experiment.method
         broadcast = method.broadcast(self.number, server)
-        expected = Expected(self.simulation.federation, broadcast, method.expected_extra(server))
+        expected = ExpectedUpdates(self.simulation.federation, broadcast, method.expected_extra(server))
         validator = UpdateValidator(expected, clients, missing="fail", minimum=1)
-        groups = task.groups(draw_clients(self.simulation.federation, self.number))
+        groups = task.groups(sample_clients(self.simulation.federation, self.number))
         beside = [client for group in groups if set(group) & set(clients) for client in group]
         with self.simulation.apart().open(self._lend(source, beside)) as run_clients:
             answers = run_clients(broadcast, beside)
-            yield from validator.take(answer for answer in answers if answer.client in clients)
+            yield from validator.validate(answer for answer in answers if answer.client in clients)
 
     def _lend(self, source: RunDirectory, clients: Sequence[int]) -> Memories:
         """Let these clients remember in a place where training may write, too."""
@@ -118,7 +117,7 @@ class RoundState:
 
     def _repeated(self) -> RunDirectory:
         experiment = self.simulation.task.experiment
-        if not all(transform.repeatable for transform in experiment.transforms.values()):
+        if not all(transform.deterministic for transform in experiment.transforms.values()):
             raise UserError(
                 f"round {self.number} of {self.directory.path} is no longer kept, and cannot be trained again: its "
                 "noise had no seed"

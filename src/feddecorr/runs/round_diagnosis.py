@@ -16,7 +16,7 @@ from feddecorr.runs.evaluator_inputs import REMARKS, Look, Wanted
 from feddecorr.runs.recompute import Say, choose_clients, is_homogeneous, state_of
 from feddecorr.runs.whole_round import WholeRound
 from feddecorr.server.federation import Simulation
-from feddecorr.server.rounds import draw_clients
+from feddecorr.server.rounds import sample_clients
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def examine(directory: RunDirectory, wanted: Wanted, name: str, say: Say, *, tru
         missing = directory.round(number).missing
         for client in set(wanted.clients or ()) & missing.keys():
             raise UserError(f"client {client} has no part in the average of round {number}: {missing[client]}")
-        trained = [client for client in draw_clients(simulation.federation, number) if client not in missing]
+        trained = [client for client in sample_clients(simulation.federation, number) if client not in missing]
         shown = [client for client in shown if client not in missing]
         if not trained:
             raise UserError(f"nobody trained in round {number}: it has no local models to look at")

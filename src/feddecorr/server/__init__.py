@@ -1,1 +1,1 @@
-"""The server: who takes part, the rounds, and the validation of what clients send."""
+"""The server: the roster of clients, the rounds, the validation of updates and privacy accounting."""

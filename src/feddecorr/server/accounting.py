@@ -1,4 +1,4 @@
-"""How much privacy an experiment spends."""
+"""Privacy accounting: the (ε, δ) guarantee that an experiment spends."""
 
 from __future__ import annotations
 
@@ -6,21 +6,22 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from feddecorr.errors import UserError
-from feddecorr.transforms.privacy_loss import Neighbours, epsilon
+from feddecorr.transforms import LocallyPrivate, Private
+from feddecorr.transforms.privacy_loss import NeighboringRelation, epsilon
 
 if TYPE_CHECKING:
     from feddecorr.config.experiment import Experiment
 
-NEIGHBOURS = {"fixed": Neighbours.REPLACE, "poisson": Neighbours.ADD_OR_REMOVE}
-"""Whom the guarantee is about, by the draw of clients: of a fixed number, another one takes the place of the first."""
+NEIGHBORING_RELATIONS = {"fixed": NeighboringRelation.REPLACE, "poisson": NeighboringRelation.ADD_OR_REMOVE}
+"""The neighboring relation by sampling scheme: in a cohort of fixed size, another client takes the place of one."""
 
 
 @dataclass(frozen=True)
-class Spent:
+class PrivacySpent:
     """The guarantee (ε, δ) after some rounds.
 
-    `epsilon` holds against whoever does not know who was drawn; `epsilon_if_drawn` counts on no draw: it holds for a
-    client that is known to have been in every round. `neighbours` are those whom nobody can tell apart.
+    `epsilon` holds against anyone who does not know which clients were sampled. `epsilon_if_drawn` does not rely on
+    sampling: it holds for a client that is known to have been in every round.
     """
 
     rounds: int
@@ -30,29 +31,26 @@ class Spent:
     neighbours: str
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything, ready for JSON."""
+        """Return all fields, ready for JSON."""
         return dict(vars(self))
 
 
-def privacy_spent(experiment: Experiment, rounds: int, delta: float | None = None) -> Spent:
-    """Return what so many rounds of the experiment spend; δ is 1 over ten times the number of clients by default.
+def privacy_spent(experiment: Experiment, rounds: int, delta: float | None = None) -> PrivacySpent:
+    """Return the privacy spent by a number of rounds; δ defaults to 1/(10·clients).
 
-    A trusted server's noise hides a client among all. The noise of the clients themselves hides what they sent: there
-    the draw hides nothing, since the server knows it.
+    Under local privacy, sampling amplifies nothing, since the server knows which clients it sampled.
     """
-    from feddecorr.transforms import LocallyPrivate, Private  # noqa: PLC0415 - they are kinds of an experiment
-
     delta = 0.1 / experiment.clients if delta is None else delta
     if not 0 < delta < 1:
-        raise UserError(f"delta={delta} is no probability above 0 and below 1")
+        raise UserError(f"delta={delta} is not a probability between 0 and 1")
     for transform in experiment.transforms.values():
         if isinstance(transform, Private):
-            neighbours = NEIGHBOURS[experiment.sampling]
+            relation = NEIGHBORING_RELATIONS[experiment.sampling]
             spent, known = (
-                epsilon(q, transform.noise_multiplier, rounds, delta, neighbours) for q in (experiment.rate, 1.0)
+                epsilon(q, transform.noise_multiplier, rounds, delta, relation) for q in (experiment.rate, 1.0)
             )
-            return Spent(rounds, delta, spent, known, neighbours.value)
+            return PrivacySpent(rounds, delta, spent, known, relation.value)
         if isinstance(transform, LocallyPrivate):
-            spent = epsilon(1.0, transform.noise_multiplier, rounds, delta, Neighbours.REPLACE)
-            return Spent(rounds, delta, spent, spent, "any two changes of a client that is in every round")
-    raise UserError("nothing is private in this experiment: choose transforms=private or transforms=locally_private")
+            spent = epsilon(1.0, transform.noise_multiplier, rounds, delta, NeighboringRelation.REPLACE)
+            return PrivacySpent(rounds, delta, spent, spent, "any two updates of a client that is in every round")
+    raise UserError("this experiment is not private: choose transforms=private or transforms=locally_private")

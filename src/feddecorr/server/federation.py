@@ -1,4 +1,4 @@
-"""Who takes part: the roster of clients, and a way to them."""
+"""The federation: the roster of clients, and connections to them."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from feddecorr.config.experiment import Experiment
 
 RunClients = Callable[[Broadcast, Sequence[int]], Iterator[Update | Failure]]
-"""Trains the given clients and yields what comes of each, in the order of the clients."""
+"""Trains the given clients and yields an update or a failure for each, in the order of the clients."""
 
 
 @dataclass(frozen=True)
 class Roster:
-    """What the server knows of its clients, numbered from 0: how many examples and, perhaps, of which classes."""
+    """What the server knows about its clients, numbered from 0: their examples and, optionally, label counts."""
 
     sizes: NDArray[np.int64]
     labels: LabelCounts | None = None
@@ -40,10 +40,10 @@ class Roster:
 
 @dataclass(frozen=True)
 class Federation:
-    """What a server has: the task, the roster and, if it is lucky, test images.
+    """What a server has: the task, the roster and, optionally, test images.
 
-    `note` says what a reader of results has to know about the data. `data` and `split` are digests of the
-    training images and of who holds them, where somebody sees them all.
+    `note` tells readers of results what they must know about the data. `data` and `split` are digests of the
+    training images and of the split, if this process sees all images.
     """
 
     task: Task
@@ -55,11 +55,11 @@ class Federation:
 
     @property
     def experiment(self) -> Experiment:
-        """The experiment that all of it is for."""
+        """The experiment of the task."""
         return self.task.experiment
 
     def info(self, number: int) -> RoundInfo:
-        """Return what the server's hooks are told in a round."""
+        """Return what the server's hooks receive in a round."""
         return RoundInfo(number, self.experiment.seed, self.roster.sizes, self.experiment.rate)
 
     def start(self) -> Server:
@@ -76,26 +76,26 @@ class Federation:
 
 
 class Connection(Protocol):
-    """A way to the clients of a federation, wherever they are."""
+    """A connection to the clients of a federation, wherever they are."""
 
     @property
     def federation(self) -> Federation:
-        """What is known of them."""
+        """What the server knows about them."""
 
     def open(self, memories: Memories) -> AbstractContextManager[RunClients]:
-        """Get ready to train them; what they remember is kept in `memories`, unless they keep it themselves."""
+        """Prepare for training; client state is kept in `memories`, unless clients keep it themselves."""
 
 
 @runtime_checkable
 class Evaluating(Protocol):
-    """A connection whose clients evaluate models on images of their own, for a server that has none."""
+    """A connection whose clients evaluate models on their own images, for a server without test images."""
 
     def evaluate(self, number: int, server: Server) -> Diagnosis | None:
-        """Return what they find out together about the global model after a round; None if nobody can."""
+        """Return the clients' joint diagnosis of the global model after a round; None if no client can evaluate."""
 
 
 class Simulation:
-    """A connection to clients that all live on this machine: a data set, dealt out."""
+    """A connection to simulated clients: a data set, split on this machine."""
 
     def __init__(self, experiment: Experiment) -> None:
         """Load the data and split it."""
@@ -120,11 +120,11 @@ class Simulation:
 
     @property
     def task(self) -> Task:
-        """What everyone knows."""
+        """What the server and all clients know."""
         return self.federation.task
 
     def apart(self) -> Simulation:
-        """Return the same simulation, in which every client sends what it trained, as it is."""
+        """Return the same simulation without transforms and pre-aggregation: each client sends its own plain update."""
         experiment = self.task.experiment
         training = experiment.training.model_copy(update={"pre_aggregate": False})
         return self._with(experiment.model_copy(update={"training": training, "transforms": {}}))
@@ -135,5 +135,5 @@ class Simulation:
         return same
 
     def open(self, memories: Memories) -> AbstractContextManager[RunClients]:
-        """Let the experiment's engine run the clients."""
+        """Open the experiment's engine."""
         return self.task.experiment.engine.open(self.task, self.shards, memories)

@@ -1,4 +1,4 @@
-"""The rounds: draw clients, let an engine train them, check what they send, let the method move the server."""
+"""The rounds: sample clients, let an engine train them, validate their updates, aggregate."""
 
 from __future__ import annotations
 
@@ -15,18 +15,17 @@ from feddecorr.core.states import STATISTICS, Mean, not_finite
 from feddecorr.core.threads import threads
 from feddecorr.errors import RunError
 from feddecorr.server.federation import Federation, RunClients
-from feddecorr.server.intake import UpdateValidator
-from feddecorr.server.validation import Expected
+from feddecorr.server.validation import ExpectedUpdates, UpdateValidator
 from feddecorr.transforms import Updates
 
 
 @dataclass(frozen=True)
 class Round:
-    """What came out of a round.
+    """The result of a round.
 
-    `clients` were asked; `missing` says of whom no update was taken, and why, `notes` what is to be known of others.
-    `terms` are the means of the objective's terms, `local_terms` those of each client and local epoch, where they
-    are recorded. `outlier` is a sentence about the client that stands out by the size of its weights, if one does.
+    `clients` is the cohort; `missing` says whose update was not accepted and why; `notes` holds remarks on the others.
+    `terms` are the means of the objective's terms, `local_terms` those of each client and local epoch, if recorded.
+    `outlier` is a sentence about the client with unusually large weights, if there is one.
     """
 
     number: int
@@ -42,34 +41,34 @@ class Round:
 def federate(
     server: Server, federation: Federation, run_clients: RunClients, *, first: int = 1, watch: Sequence[Updates] = ()
 ) -> Iterator[Round]:
-    """Yield the rounds from `first` to the experiment's last; `watch` sees every update that was taken."""
+    """Yield the rounds from `first` to the experiment's last; `watch` sees every valid update."""
     experiment = federation.experiment
     method = experiment.method
     for number in range(first, experiment.rounds + 1):
         info, broadcast = federation.info(number), method.broadcast(number, server)
-        clients = draw_clients(federation, number)
+        clients = sample_clients(federation, number)
         validator = UpdateValidator(
-            Expected(federation, broadcast, method.expected_extra(server)),
+            ExpectedUpdates(federation, broadcast, method.expected_extra(server)),
             clients,
             missing=experiment.missing,
             minimum=experiment.minimum_clients if experiment.sampling == "fixed" else 0,
             merged=federation.task.together.merge,
         )
-        terms, remarks, statistics = TermMeans(), Remarks(), STATISTICS[experiment.batchnorm]()
+        terms, notes, statistics = TermMeans(), TransformNotes(), STATISTICS[experiment.batchnorm]()
         with threads(experiment.training.threads):  # the cores are for the clients
             answers: Iterable[Update | Failure] = run_clients(broadcast, clients)
             for transform in experiment.transforms.values():
                 answers = transform.collude(answers, broadcast, info)
-            updates = remarks.before(terms.count(validator.take(answers)))
-            for look in watch:
-                updates = look(updates, broadcast, info)
+            updates = notes.before(terms.count(validator.validate(answers)))
+            for watcher in watch:
+                updates = watcher(updates, broadcast, info)
             for transform in experiment.transforms.values():
                 updates = transform(updates, broadcast, info)
-                info = transform.tell(info)
-            updates = _average_buffers(remarks.after(updates), statistics)
+                info = transform.round_info(info)
+            updates = _average_buffers(notes.after(updates), statistics)
             if (some := _unless_empty(updates)) is not None:
                 server = replace(method.aggregate(server, some, info), buffers=statistics.value)
-                for _ in some:  # whatever the method did not read: every client's update is taken and counted
+                for _ in some:  # every update is validated and counted, even if the method did not read it
                     pass
         refuse_infinite(server, number, validator.outlier())
         yield Round(
@@ -79,97 +78,96 @@ def federate(
             missing=validator.missing,
             terms=terms.value(),
             local_terms=terms.epochs,
-            notes={**validator.notes, **remarks.value(",".join(experiment.transforms))},
+            notes={**validator.notes, **notes.value(",".join(experiment.transforms))},
             outlier=validator.outlier(),
         )
 
 
 def refuse_infinite(server: Server, number: int, outlier: str) -> None:
-    """End a run whose server no longer holds numbers; nothing of that round is kept."""
+    """Raise if the server state is not finite; the round is not saved."""
     for section in fields(server):
         if wrong := not_finite(getattr(server, section.name)):
             raise RunError(
                 f"round {number} ended with NaN or infinity in the server's {section.name} (in {wrong[0]}): "
-                f"{outlier or 'lower training.lr, or the rates of the method'}"
+                f"{outlier or 'lower training.lr, or the learning rates of the method'}"
             )
 
 
-def draw_clients(federation: Federation, number: int) -> list[int]:
-    """Return the clients of a round, those with the most examples first.
+def sample_clients(federation: Federation, number: int) -> list[int]:
+    """Return the cohort of a round, clients with the most examples first.
 
-    That order keeps parallel workers evenly busy, and since the server takes updates in it too, they can be
-    used as they come.
+    This order balances parallel workers; the server aggregates in the same order, so updates are used as they come.
     """
     experiment, sizes = federation.experiment, federation.roster.sizes
-    drawn = DRAWS[experiment.sampling](experiment, number)
-    return sorted(drawn, key=lambda client: (-int(sizes[client]), client))
+    sampled = SAMPLERS[experiment.sampling](experiment, number)
+    return sorted(sampled, key=lambda client: (-int(sizes[client]), client))
 
 
-def _draw_fixed(experiment: Experiment, number: int) -> list[int]:
+def _sample_fixed(experiment: Experiment, number: int) -> list[int]:
     seed = named_seed(experiment.seed, "participation", number)
     return first_of_permutation(experiment.clients, experiment.cohort, seed=seed)
 
 
-def _draw_poisson(experiment: Experiment, number: int) -> list[int]:
+def _sample_poisson(experiment: Experiment, number: int) -> list[int]:
     stream = frozen_stream(experiment.seed, "participation", number)
-    drawn: list[int] = np.flatnonzero(stream.random_sample(experiment.clients) < experiment.rate).tolist()
-    return drawn
+    sampled: list[int] = np.flatnonzero(stream.random_sample(experiment.clients) < experiment.rate).tolist()
+    return sampled
 
 
-DRAWS = {"fixed": _draw_fixed, "poisson": _draw_poisson}
-"""How the clients of a round are drawn: so many of them, or each by itself, which may be nobody."""
+SAMPLERS = {"fixed": _sample_fixed, "poisson": _sample_poisson}
+"""Sampling schemes: a fixed number of clients, or each client independently, in which case the cohort may be empty."""
 
 
 def _unless_empty(updates: Iterator[Update]) -> Iterator[Update] | None:
-    """Return the updates, or None if there are none: then the server stays as it is."""
+    """Return the updates, or None if there are none, in which case the server state does not change."""
     first = list(islice(updates, 1))
 
     def all_of_them() -> Iterator[Update]:
-        yield first.pop()  # and nobody else holds it
+        yield first.pop()  # without keeping a reference: its memory can be reused
         yield from updates
 
     return all_of_them() if first else None
 
 
 def _average_buffers(updates: Iterable[Update], mean: Mean) -> Iterator[Update]:
-    """Average BatchNorm's statistics as updates pass, the same for all methods.
+    """Average BatchNorm statistics while passing updates on, the same way for all methods.
 
-    Running variances are averaged, never extrapolated: a momentum step can make them negative.
+    Running variances are averaged, never extrapolated: a momentum step could make them negative.
     """
     for update in updates:
         mean.add(update.buffers, update.examples)
         yield update
 
 
-class Remarks:
-    """What transforms remark on updates (in their notes), and whose updates they leave out."""
+class TransformNotes:
+    """Notes that transforms put on updates, and the clients whose updates they dropped."""
 
     def __init__(self) -> None:
         self._notes: dict[int, str] = {}
-        self._left_out: dict[int, None] = {}
+        self._dropped: dict[int, None] = {}
 
     def before(self, updates: Iterable[Update]) -> Iterator[Update]:
-        """Pass on the updates that transforms get."""
+        """Pass on the updates before the transforms."""
         for update in updates:
-            self._left_out |= dict.fromkeys(update.clients)
+            self._dropped |= dict.fromkeys(update.clients)
             yield update
 
     def after(self, updates: Iterable[Update]) -> Iterator[Update]:
-        """Pass on the updates that the method gets."""
+        """Pass on the updates after the transforms."""
         for update in updates:
             for client in update.clients:
-                self._left_out.pop(client, None)
+                self._dropped.pop(client, None)
             if update.note:
                 self._notes[update.client] = update.note
             yield update
 
     def value(self, transforms: str) -> dict[int, str]:
-        """Return all that is to be known of clients, whose updates went through these transforms."""
-        return self._notes | dict.fromkeys(self._left_out, f"its update was left out by transforms={transforms}")
+        """Return the notes by client; `transforms` names the transforms in use."""
+        return self._notes | dict.fromkeys(self._dropped, f"its update was dropped by transforms={transforms}")
 
 
 class TermMeans:
-    """The means of the objective's terms, by examples, as updates pass."""
+    """The means of the objective's terms, weighted by examples, computed while updates pass."""
 
     def __init__(self) -> None:
         self.epochs: dict[int, dict[str, list[float]]] = {}
@@ -177,7 +175,7 @@ class TermMeans:
         self._examples = 0
 
     def count(self, updates: Iterable[Update]) -> Iterator[Update]:
-        """Pass the updates on."""
+        """Pass the updates on, adding up their terms."""
         for update in updates:
             self._examples += update.examples
             for name, value in update.metrics.items():

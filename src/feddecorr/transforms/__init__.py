@@ -1,11 +1,10 @@
-"""Transforms by name: what happens to updates between their check and the method, whichever that is."""
+"""Transforms of updates by name: they act between validation and aggregation, whatever the method."""
 
 from feddecorr.core.registry import Registry
 from feddecorr.transforms.attack import Attack
 from feddecorr.transforms.clipping import Clip
-from feddecorr.transforms.krum import Krum
 from feddecorr.transforms.private import LocallyPrivate, Private
-from feddecorr.transforms.robust import GeometricMedian, Median, TrimmedMean
+from feddecorr.transforms.robust import GeometricMedian, Krum, Median, TrimmedMean
 from feddecorr.transforms.transform import Transform, Updates
 
 TRANSFORMS = Registry(

@@ -1,4 +1,4 @@
-"""Hostile clients, to see what others hold against them: for simulations alone."""
+"""Hostile clients, to test robust aggregation against: for simulations only."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ STRENGTHS = {
     "extra": 100.0,
     "examples": 1e12,
 }
-"""What an attack's `strength` is unless it is given."""
+"""The default `strength` of each attack."""
 
 
 class Attack(Transform):
-    """Lets the first clients be hostile: what they send is not what they learned, or they learned something else.
+    """Makes the clients with the lowest numbers hostile: they send manipulated updates, or train on flipped labels.
 
-    noise, flipped, scaled: noise, their change turned round, or their change, `strength` times as long as that was.
-    alie: the honest clients' mean less `strength` of their deviations (a little is enough: Baruch et al., 2019).
+    noise, flipped, scaled: noise of the norm of their change, or that change times −1 or 1, times `strength`.
+    alie: the honest clients' mean minus `strength` standard deviations (A Little Is Enough: Baruch et al., 2019).
     ipm: the honest clients' mean change times −`strength` (inner-product manipulation: Xie et al., 2019).
-    labels: they train on flipped labels, c − 1 − y of c classes. statistics: BatchNorm's, times `strength`.
-    extra: what the method sends beside the weights, times −`strength`. examples: they claim that number.
+    labels: they train on flipped labels, c − 1 − y of c classes. statistics: BatchNorm statistics times `strength`.
+    extra: what the method sends as `extra`, times −`strength`. examples: they claim that number of examples.
 
-    It acts before updates are checked, wherever it is chosen.
+    Attacks act before validation, wherever they stand in the list of transforms.
     """
 
-    one_by_one = True
+    per_update = True
 
-    clients: PositiveInt = Field(2, description="how many are hostile: those with the lowest numbers")
+    clients: PositiveInt = Field(2, description="number of hostile clients: those with the lowest numbers")
     sends: Literal["noise", "flipped", "scaled", "alie", "ipm", "labels", "statistics", "extra", "examples"] = Field(
         "flipped", description="what they send"
     )
@@ -52,12 +52,12 @@ class Attack(Transform):
         None,
         gt=0,
         le=1e30,
-        description="how strong it is, measured as the attack does; by default "
+        description="strength of the attack, in its own unit; by default "
         + ", ".join(f"{name} {strength:g}" for name, strength in STRENGTHS.items() if name != "labels"),
     )
 
     def labels(self, labels: Tensor, parts: Parts, classes: int) -> Tensor:
-        """Flip those of the hostile clients, if they train on such."""
+        """Flip the hostile clients' labels under sends=labels."""
         if self.sends != "labels":
             return labels
         theirs = torch.from_numpy(parts.order[: parts.bounds[min(self.clients, len(parts.bounds) - 1)]])
@@ -66,83 +66,83 @@ class Attack(Transform):
     def collude(
         self, answers: Iterable[Update | Failure], broadcast: Broadcast, info: RoundInfo
     ) -> Iterator[Update | Failure]:
-        """Change what the hostile ones send, once they have seen what the others do."""
+        """Replace the hostile clients' updates; they see the honest ones."""
         taken = list(answers)
         updates = [answer for answer in taken if isinstance(answer, Update)]
         honest = [update for update in updates if update.client >= self.clients]
         strength = STRENGTHS[self.sends] if self.strength is None else self.strength
-        scene = Scene(strength, honest or updates, broadcast, info)
+        context = AttackContext(strength, honest or updates, broadcast, info)
         for answer in taken:
             if isinstance(answer, Update) and answer.client < self.clients:
-                yield ATTACKS[self.sends](answer, scene)
+                yield ATTACKS[self.sends](answer, context)
             else:
                 yield answer
 
-    def __call__(self, updates: Iterable[Update], broadcast: Broadcast, info: RoundInfo) -> Iterator[Update]:  # noqa: ARG002 - it is done
-        """Change nothing: updates come as they were sent."""
+    def __call__(self, updates: Iterable[Update], broadcast: Broadcast, info: RoundInfo) -> Iterator[Update]:  # noqa: ARG002 - collude has done it
+        """Change nothing here."""
         return iter(updates)
 
 
 @dataclass(frozen=True)
-class Scene:
-    """What a hostile client knows: all that the honest ones of the round send (or all, if none is honest)."""
+class AttackContext:
+    """What a hostile client knows: the updates of the round's honest clients (of all, if none is honest)."""
 
     strength: float
     honest: Sequence[Update]
     broadcast: Broadcast
     info: RoundInfo
 
-    def theirs(self, name: str) -> Tensor:
-        """Return the honest clients' values of a weight."""
+    def honest_weights(self, name: str) -> Tensor:
+        """Return the honest clients' values of one tensor, stacked."""
         return torch.stack([update.weights[name] for update in self.honest])
 
 
-def _noise(update: Update, scene: Scene) -> State:
-    stream = generator(scene.info.seed, "attack", scene.info.round, update.client)
-    sent = scene.broadcast.weights
+def _noise(update: Update, context: AttackContext) -> State:
+    stream = generator(context.info.seed, "attack", context.info.round, update.client)
+    sent = context.broadcast.weights
     drawn = {name: torch.randn(start.shape, generator=stream) for name, start in sent.items()}
     return {
-        name: start + scene.strength * _as_long(drawn[name], update.weights[name] - start)
+        name: start + context.strength * _with_norm_of(drawn[name], update.weights[name] - start)
         for name, start in sent.items()
     }
 
 
-def _as_long(noise: Tensor, like: Tensor) -> Tensor:
+def _with_norm_of(noise: Tensor, like: Tensor) -> Tensor:
     scaled: Tensor = noise.to(like.dtype) * (like.norm() / noise.norm().clamp_min(1e-12))
     return scaled
 
 
-def _flipped(update: Update, scene: Scene) -> State:
-    return extrapolate(scene.broadcast.weights, update.weights, -scene.strength)
+def _flipped(update: Update, context: AttackContext) -> State:
+    return extrapolate(context.broadcast.weights, update.weights, -context.strength)
 
 
-def _scaled(update: Update, scene: Scene) -> State:
-    return extrapolate(scene.broadcast.weights, update.weights, scene.strength)
+def _scaled(update: Update, context: AttackContext) -> State:
+    return extrapolate(context.broadcast.weights, update.weights, context.strength)
 
 
-def _alie(update: Update, scene: Scene) -> State:
-    theirs = {name: scene.theirs(name) for name in update.weights}
-    return {name: t.mean(dim=0) - scene.strength * t.std(dim=0, correction=0) for name, t in theirs.items()}
+def _alie(update: Update, context: AttackContext) -> State:
+    theirs = {name: context.honest_weights(name) for name in update.weights}
+    return {name: t.mean(dim=0) - context.strength * t.std(dim=0, correction=0) for name, t in theirs.items()}
 
 
-def _ipm(_: Update, scene: Scene) -> State:
-    sent = scene.broadcast.weights
-    return extrapolate(sent, {name: scene.theirs(name).mean(dim=0) for name in sent}, -scene.strength)
+def _ipm(_: Update, context: AttackContext) -> State:
+    sent = context.broadcast.weights
+    return extrapolate(sent, {name: context.honest_weights(name).mean(dim=0) for name in sent}, -context.strength)
 
 
 def _times(state: State, factor: float) -> State:
     return {name: tensor * factor if tensor.is_floating_point() else tensor for name, tensor in state.items()}
 
 
-ATTACKS: dict[str, Callable[[Update, Scene], Update]] = {
-    "noise": lambda update, scene: replace(update, weights=_noise(update, scene)),
-    "flipped": lambda update, scene: replace(update, weights=_flipped(update, scene)),
-    "scaled": lambda update, scene: replace(update, weights=_scaled(update, scene)),
-    "alie": lambda update, scene: replace(update, weights=_alie(update, scene)),
-    "ipm": lambda update, scene: replace(update, weights=_ipm(update, scene)),
+ATTACKS: dict[str, Callable[[Update, AttackContext], Update]] = {
+    "noise": lambda update, context: replace(update, weights=_noise(update, context)),
+    "flipped": lambda update, context: replace(update, weights=_flipped(update, context)),
+    "scaled": lambda update, context: replace(update, weights=_scaled(update, context)),
+    "alie": lambda update, context: replace(update, weights=_alie(update, context)),
+    "ipm": lambda update, context: replace(update, weights=_ipm(update, context)),
     "labels": lambda update, _: update,
-    "statistics": lambda update, scene: replace(update, buffers=_times(update.buffers, scene.strength)),
-    "extra": lambda update, scene: replace(update, extra=_times(update.extra, -scene.strength)),
-    "examples": lambda update, scene: replace(update, examples=int(scene.strength)),
+    "statistics": lambda update, context: replace(update, buffers=_times(update.buffers, context.strength)),
+    "extra": lambda update, context: replace(update, extra=_times(update.extra, -context.strength)),
+    "examples": lambda update, context: replace(update, examples=int(context.strength)),
 }
-"""From the update that an honest client would send, and what it sees, to the hostile one."""
+"""Maps the update that an honest client would send, and what it knows, to the hostile one."""

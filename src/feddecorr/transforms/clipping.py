@@ -1,4 +1,4 @@
-"""A bound on what one client can change."""
+"""Clipping: a bound on what one client can change."""
 
 from __future__ import annotations
 
@@ -13,59 +13,59 @@ from feddecorr.core.states import State
 from feddecorr.transforms.transform import Transform
 
 ROUNDING = 1e-9
-"""How much shorter than the norm a change is made, so that its length is no greater however it is measured."""
+"""Relative margin below the clipping norm, so that the bound holds however the norm is computed."""
 
 
 class Clip(Transform):
-    """Shortens each client's change of the weights to a norm, where it is longer (Sun et al., 2019).
+    """Clips each client's change of the weights to the clipping norm (Sun et al., 2019).
 
-    BatchNorm's statistics and what a method sends beside the weights are left alone.
+    BatchNorm statistics and what a method sends as `extra` stay as they are.
     """
 
-    one_by_one = True
+    per_update = True
 
     clipping_norm: PositiveFloat = Field(1.0, description="bound on the norm of a client's update")
 
     def __call__(self, updates: Iterable[Update], broadcast: Broadcast, info: RoundInfo) -> Iterator[Update]:  # noqa: ARG002 - nothing else is needed
-        """Shorten one after the other."""
+        """Clip one update after the other."""
         for update in updates:
-            yield replace(update, weights=shortened(broadcast.weights, update.weights, self.clipping_norm))
+            yield replace(update, weights=clipped_weights(broadcast.weights, update.weights, self.clipping_norm))
 
 
-def shortened(start: State, end: State, norm: float) -> State:
-    """Return the end, or a point on the way to it that is no further than the norm from the start.
+def clipped_weights(start: State, end: State, norm: float) -> State:
+    """Return `end`, or a point on the line to it whose distance from `start` does not exceed the norm.
 
-    A point that is rounded to the type of the weights may come to lie beyond: then it is taken closer to the start.
+    Rounding to the dtype of the weights can push a point beyond the norm: then it moves closer to the start.
     """
     change = difference(start, end)
-    whole = length(change)
-    if whole <= norm * (1 - ROUNDING):
+    length = l2_norm(change)
+    if length <= norm * (1 - ROUNDING):
         return end
     slack = 2 * ROUNDING
     while True:
-        factor = norm / whole * max(0.0, 1 - slack)
+        factor = norm / length * max(0.0, 1 - slack)
         point = {name: (tensor.double() + factor * change[name]).to(tensor.dtype) for name, tensor in start.items()}
-        if length(difference(start, point)) <= norm * (1 - ROUNDING):
+        if l2_norm(difference(start, point)) <= norm * (1 - ROUNDING):
             return point
         slack *= 2
 
 
-def clipped(start: State, end: State, norm: float) -> State:
-    """Return the change from start to end in float64, shortened to the norm where it is longer."""
+def clipped_update(start: State, end: State, norm: float) -> State:
+    """Return the change from start to end in float64, clipped to the norm."""
     change = difference(start, end)
-    whole = length(change)
-    if whole <= norm * (1 - ROUNDING):
+    length = l2_norm(change)
+    if length <= norm * (1 - ROUNDING):
         return change
-    return {name: tensor * (norm / whole * (1 - ROUNDING)) for name, tensor in change.items()}
+    return {name: tensor * (norm / length * (1 - ROUNDING)) for name, tensor in change.items()}
 
 
 def difference(start: State, end: State) -> State:
-    """Return end − start in float64, in which the difference of float32 numbers neither overflows nor vanishes."""
+    """Return end − start in float64, in which differences of float32 numbers neither overflow nor underflow."""
     return {name: end[name].double() - tensor.double() for name, tensor in start.items()}
 
 
-def length(change: State) -> float:
-    """Return the norm of all numbers together, measured by the largest: its square may be beyond all numbers."""
+def l2_norm(change: State) -> float:
+    """Return the norm over all tensors, scaled by the largest entry: the square itself may overflow."""
     largest = max((float(tensor.abs().max()) for tensor in change.values() if tensor.numel()), default=0.0)
     if not largest:
         return 0.0

@@ -1,14 +1,14 @@
-"""How much privacy rounds of a subsampled Gaussian mechanism spend, by the distribution of their privacy loss.
+"""A privacy loss distribution (PLD) accountant for the subsampled Gaussian mechanism.
 
 The loss of an output is log(P/Q), where P and Q are its probabilities under two neighbouring sets of clients. The loss
 of T rounds is a sum of T losses, so its distribution is a T-fold convolution, from which ε follows for any δ
-(Koskela, Jälkö and Honkela, 2020). Whatever is rounded here is rounded towards more loss: the result is a bound.
+(Koskela, Jälkö and Honkela, 2020). All rounding is towards more loss: the result is an upper bound.
 
-- A Poisson draw, where a client is added or removed (Zhu, Dong and Wang, 2022): P is (1−q)·N(0, σ²) + q·N(1, σ²) and Q
-  is N(0, σ²), or the other way round, the same way in all rounds; the way that costs more counts.
-- A draw of a fixed size, where a client is replaced (Balle, Barthe and Gaboardi, 2018): the same with N(2, σ²), since
-  the changes of two clients differ by up to twice the norm. Each round may be worse in another way, so the pair of
-  distributions is taken that is as bad as both.
+- Poisson sampling, where a client is added or removed (Zhu, Dong and Wang, 2022): P is (1−q)·N(0, σ²) + q·N(1, σ²) and
+  Q is N(0, σ²), or the reverse, the same in all rounds; the larger ε counts.
+- A cohort of fixed size, where a client is replaced (Balle, Barthe and Gaboardi, 2018): the same with N(2, σ²), since
+  the updates of two clients differ by up to twice the norm. The worse direction may differ between rounds, so a pair
+  of distributions is used that dominates both.
 """
 
 from __future__ import annotations
@@ -27,42 +27,42 @@ from scipy.special import logsumexp, ndtr
 Numbers = NDArray[np.floating[Any]]
 
 CELLS = 1 << 16
-"""Losses that are told apart: more of them change ε by less than a thousandth."""
+"""Cells of the grid of losses: more of them change ε by less than a thousandth."""
 
 COARSE = 1 << 12
-"""Losses that are told apart to find out where their sum lies."""
+"""Cells of the coarse grid that locates the sum of losses."""
 
 NEGLIGIBLE = 1e-9
-"""Part of δ that may lie beyond what is looked at; it is counted as lost."""
+"""Fraction of δ that may lie beyond the grid; it counts as an infinite loss."""
 
 ORDERS = np.logspace(-4, 4, 200)
-"""Orders of the moments that tell where the sum lies: those of Rényi's divergence, less 1."""
+"""Orders of the moments that locate the sum: Rényi orders minus 1."""
 
 HALVINGS = 64
 
 
-class Neighbours(Enum):
-    """Which sets of clients nobody can tell apart."""
+class NeighboringRelation(Enum):
+    """Which sets of clients are neighbours, that is, hard to distinguish by the outputs."""
 
     ADD_OR_REMOVE = "add or remove one client"
     REPLACE = "replace one client"
 
 
-SENSITIVITY = {Neighbours.ADD_OR_REMOVE: 1.0, Neighbours.REPLACE: 2.0}
-"""How far the sum of the clients' changes moves at most, in units of the clipping norm."""
+SENSITIVITY = {NeighboringRelation.ADD_OR_REMOVE: 1.0, NeighboringRelation.REPLACE: 2.0}
+"""Sensitivity of the sum of the clients' updates, in units of the clipping norm."""
 
 
-def epsilon(rate: float, noise: float, steps: int, delta: float, neighbours: Neighbours) -> float:
-    """Return ε after some rounds, each on a share of the clients, with a noise multiplier; never below 0."""
+def epsilon(rate: float, noise_multiplier: float, steps: int, delta: float, relation: NeighboringRelation) -> float:
+    """Return ε after `steps` rounds with a sampling rate and a noise multiplier; never below 0."""
     if not steps:
         return 0.0
     reach = math.sqrt(2 * math.log(steps / (delta * NEGLIGIBLE)))
-    draw = Draw(rate, SENSITIVITY[neighbours] / noise, reach)
-    return max(_spent(way, draw.width, steps, delta) for way in draw.ways(neighbours))
+    mechanism = SubsampledGaussian(rate, SENSITIVITY[relation] / noise_multiplier, reach)
+    return max(_spent(one_round, mechanism.width, steps, delta) for one_round in mechanism.losses(relation))
 
 
 @dataclass(frozen=True)
-class Losses:
+class LossDistribution:
     """A distribution of losses: `masses` at the multiples of `step` from `first` on, and `infinite` at infinity."""
 
     step: float
@@ -82,8 +82,8 @@ class Losses:
         return np.array([logsumexp(logs + order * values) for order in orders])
 
 
-Way = Callable[[float], Losses]
-"""From the distance of the losses that are told apart to the distribution of one round's loss."""
+OneRound = Callable[[float], LossDistribution]
+"""Maps the step of the grid to the distribution of one round's loss."""
 
 
 class Cells(NamedTuple):
@@ -100,42 +100,42 @@ class Cells(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Draw:
-    """One round: a client takes part at some rate, and moves an output by `shift` spreads of the noise.
+class SubsampledGaussian:
+    """One round: a client is sampled at some rate, and shifts the output by `shift` standard deviations of the noise.
 
-    Outputs beyond `reach` spreads of either mean are counted as lost. P is the mixture and Q the noise alone, so that
-    the loss grows with the output.
+    Outputs beyond `reach` standard deviations of either mean count as an infinite loss. P is the mixture and Q the
+    noise alone, so that the loss grows with the output.
     """
 
     rate: float
     shift: float
     reach: float
 
-    def ways(self, neighbours: Neighbours) -> list[Way]:
-        """Return what the loss may be distributed like."""
-        return [self.removed, self.added] if neighbours is Neighbours.ADD_OR_REMOVE else [self.either]
+    def losses(self, relation: NeighboringRelation) -> list[OneRound]:
+        """Return the possible distributions of the loss."""
+        return [self.removed, self.added] if relation is NeighboringRelation.ADD_OR_REMOVE else [self.either]
 
     @property
     def width(self) -> float:
         """A bound on the width of the finite losses."""
         return 2 * max(self._loss(self.shift + self.reach), -self._loss(-self.reach))
 
-    def removed(self, step: float) -> Losses:
+    def removed(self, step: float) -> LossDistribution:
         """Return the loss where the client takes part under P."""
         cells = self._cells(self._loss(-self.reach), step)
         masses = _at_edges(cells.mixture, cells.noise, cells.edges)
         masses[0] += cells.mixture_below
-        return Losses(step, cells.first, masses, cells.mixture_above)
+        return LossDistribution(step, cells.first, masses, cells.mixture_above)
 
-    def added(self, step: float) -> Losses:
+    def added(self, step: float) -> LossDistribution:
         """Return the loss where the client takes part under Q."""
         cells = self._cells(self._loss(-self.reach), step)
         masses = _at_edges(cells.noise[::-1], cells.mixture[::-1], -cells.edges[::-1])
         masses[0] += cells.noise_above
-        return Losses(step, 1 - cells.first - len(masses), masses, cells.noise_below)
+        return LossDistribution(step, 1 - cells.first - len(masses), masses, cells.noise_below)
 
-    def either(self, step: float) -> Losses:
-        """Return a loss that is as bad as both: of the first what is above 0, of the second what is below."""
+    def either(self, step: float) -> LossDistribution:
+        """Return a loss that dominates both: the positive part of the first, the negative part of the second."""
         cells = self._cells(0.0, step)
         above = _at_edges(cells.mixture, cells.noise, cells.edges)
         below = _at_edges(cells.noise[::-1], cells.mixture[::-1], -cells.edges[::-1])
@@ -143,7 +143,7 @@ class Draw:
         masses = np.concatenate([below, above[1:]])
         neither = cells.noise_below - cells.mixture_above - math.fsum(cells.mixture)
         masses[len(below) - 1] += above[0] + max(0.0, neither)
-        return Losses(step, 1 - len(below), masses, cells.mixture_above)
+        return LossDistribution(step, 1 - len(below), masses, cells.mixture_above)
 
     def _cells(self, least: float, step: float) -> Cells:
         first = math.floor(least / step)
@@ -190,9 +190,9 @@ def _normal_between(outputs: Numbers) -> Numbers:
 
 
 def _at_edges(p: Numbers, q: Numbers, edges: Numbers) -> Numbers:
-    """Return masses at the edges for those between them, of a pair that is as bad (Doroshenko et al., 2022).
+    """Move the masses between edges to the edges, as a dominating pair (Doroshenko et al., 2022).
 
-    Of each cell, P's mass is shared out between both edges so that Q's is kept, too.
+    Each cell's mass under P is divided between its two edges such that its mass under Q is kept.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         upper = (p - q * np.exp(edges[:-1])) / -math.expm1(edges[0] - edges[1])
@@ -203,14 +203,14 @@ def _at_edges(p: Numbers, q: Numbers, edges: Numbers) -> Numbers:
     return masses
 
 
-def _spent(way: Way, width: float, steps: int, delta: float) -> float:
-    """Return ε of a sum of so many losses.
+def _spent(one_round: OneRound, width: float, steps: int, delta: float) -> float:
+    """Return ε of a sum of `steps` losses.
 
-    The distribution is multiplied by exp(order·loss) before it is convolved, so that losses near ε are where its mass
-    is, and their probabilities keep their digits however small δ is.
+    The distribution is tilted by exp(order·loss) before the convolution, so that losses near ε are where its mass
+    is, and their probabilities stay accurate however small δ is.
     """
-    order, bottom, top = _where(way(width / COARSE), steps, delta)
-    one = way(max(top - bottom, width) / (CELLS - 4))
+    order, bottom, top = _locate(one_round(width / COARSE), steps, delta)
+    one = one_round(max(top - bottom, width) / (CELLS - 4))
     (log_moment,) = one.log_moments(np.array([order]))
     tilted = one.masses * np.exp(order * one.values - log_moment)
     first = math.floor(bottom / one.step)
@@ -234,8 +234,8 @@ def _spent(way: Way, width: float, steps: int, delta: float) -> float:
     return high
 
 
-def _where(one: Losses, steps: int, delta: float) -> tuple[float, float, float]:
-    """Return the order that bounds ε best, and where the sum lies if that order tilts it, by Chernoff's bound."""
+def _locate(one: LossDistribution, steps: int, delta: float) -> tuple[float, float, float]:
+    """Return the order with the best bound on ε, and the range of the tilted sum by Chernoff's bound."""
     logs = steps * one.log_moments(ORDERS)
     best = int(np.argmin((logs - math.log(delta)) / ORDERS))
     top = np.min((logs - math.log(delta * NEGLIGIBLE)) / ORDERS)

@@ -1,4 +1,4 @@
-"""Differential privacy of whole clients: nobody can tell from the models whether a client took part, or with what."""
+"""Client-level differential privacy: the models reveal neither whether a client took part nor with which data."""
 
 from __future__ import annotations
 
@@ -13,37 +13,37 @@ from feddecorr.core.messages import Broadcast, RoundInfo, Server, Update
 from feddecorr.core.randomness import gaussian, generator
 from feddecorr.core.states import State
 from feddecorr.errors import UserError
-from feddecorr.transforms.clipping import clipped
+from feddecorr.transforms.clipping import clipped_update
 from feddecorr.transforms.transform import Transform
 
 NOBODY = -1
-"""Whose update the noisy sum is."""
+"""The client number of the noisy sum, which belongs to no client."""
 
 
 class Privacy(Transform):
-    """What both forms have: a bound on a client's change, and noise that hides a change of that length."""
+    """What central and local privacy share: a clipping norm, and noise scaled to it."""
 
     clipping_norm: PositiveFloat = Field(1.0, description="clipping norm: bound on the norm of a client's update")
     noise_multiplier: PositiveFloat = Field(1.0, description="standard deviation of the noise over the clipping norm")
     seed: int | None = Field(
-        None, description="of the noise, to repeat a simulation; without it, nobody can foresee (or repeat) the noise"
+        None, description="seed of the noise, for repeatable simulations; without it, the noise is unpredictable"
     )
 
     @property
-    def repeatable(self) -> bool:
-        """With a seed alone."""
+    def deterministic(self) -> bool:
+        """Only with a seed."""
         return self.seed is not None
 
     def check_server(self, server: Server, extra: State) -> None:
-        """Refuse what would tell of clients' data beside the weights."""
+        """Refuse models and methods that reveal clients' data other than through the weights."""
         if extra or any(tensor.is_floating_point() for tensor in server.buffers.values()):
             raise UserError(
-                "differential privacy protects the weights alone: choose a method that sends nothing beside them, and "
-                "a network without BatchNorm's statistics (model.norm=group, or one of your own)"
+                "differential privacy protects only the weights: choose a method that sends nothing else, and a "
+                "model without BatchNorm statistics (model.norm=group, or your own model)"
             )
 
     def _add_noise(self, change: State, number: int, client: int) -> State:
-        """Return a sum of changes, in float64, with noise of standard deviation noise_multiplier·clipping_norm."""
+        """Return the change, in float64, plus noise of standard deviation noise_multiplier·clipping_norm."""
         stream = None if self.seed is None else generator(self.seed, "privacy", number, client)
         return {
             name: torch.add(tensor, gaussian(tensor.shape, stream), alpha=self.noise_multiplier * self.clipping_norm)
@@ -52,18 +52,18 @@ class Privacy(Transform):
 
 
 class Private(Privacy):
-    """Client-level differential privacy by a trusted server: clipped changes, their noisy sum, a fixed divisor.
+    """Client-level differential privacy with a trusted server: DP-FedAvg with fixed clipping (McMahan et al., 2018).
 
-    DP-FedAvg (McMahan et al., 2018) with fixed clipping. The method gets one update, in which every client counts the
-    same. The sum is divided by the number of clients that a round draws, under sampling=poisson on average: whoever is
-    missing adds nothing to the sum, and leaves no other trace. 'feddecorr privacy' tells what a run has spent.
+    The method gets one update: the noisy sum of clipped updates over the cohort size (under sampling=poisson, its
+    mean). All clients have equal weight. A missing client adds nothing to the sum and leaves no other trace.
+    'feddecorr privacy' computes what a run spends.
     """
 
     def __call__(self, updates: Iterable[Update], broadcast: Broadcast, info: RoundInfo) -> Iterator[Update]:
-        """Add noise of standard deviation noise_multiplier·clipping_norm to the sum of the clipped changes."""
+        """Add noise of standard deviation noise_multiplier·clipping_norm to the sum of the clipped updates."""
         total = {name: torch.zeros_like(tensor, dtype=torch.float64) for name, tensor in broadcast.weights.items()}
         for update in updates:
-            for name, change in clipped(broadcast.weights, update.weights, self.clipping_norm).items():
+            for name, change in clipped_update(broadcast.weights, update.weights, self.clipping_norm).items():
                 total[name] += change
         noisy = self._add_noise(total, info.round, client=0)
         yield Update(
@@ -77,50 +77,50 @@ class Private(Privacy):
             metrics={},
         )
 
-    def tell(self, info: RoundInfo) -> RoundInfo:
-        """Let every client count as one example: a method that divides by all examples divides by all clients."""
+    def round_info(self, info: RoundInfo) -> RoundInfo:
+        """Count every client as one example: a method that divides by all examples divides by all clients."""
         return replace(info, sizes=np.ones_like(info.sizes))
 
     @property
-    def takes_none(self) -> bool:
-        """The sum of nobody's changes is zero, and gets noise like any other."""
+    def allows_empty_rounds(self) -> bool:
+        """An empty sum is zero and gets noise like any other."""
         return True
 
     def check_order(self, before: Mapping[str, Transform], after: Mapping[str, Transform]) -> None:
-        """Refuse what lets one client move the sum by more than the norm, and what wants clients' updates after it."""
+        """Refuse transforms by which one client moves the sum by more than the norm, and any that come later."""
         for name, transform in before.items():
-            if not transform.one_by_one:
+            if not transform.per_update:
                 raise UserError(
-                    f"transforms={name},private breaks the privacy that is counted: by {name} one client changes what "
-                    "becomes of the others' updates, and moves their sum by more than the norm; leave one of them out"
+                    f"transforms={name},private breaks the privacy guarantee: under {name} one client changes the "
+                    "others' updates, and moves their sum by more than the clipping norm; leave one of them out"
                 )
             if isinstance(transform, Privacy):
                 raise UserError(f"transforms={name},private adds noise twice: choose one of them")
         for name in after:
-            raise UserError(f"transforms=private,{name}: after private there is one noisy sum; say private last")
+            raise UserError(f"transforms=private,{name}: after private there is only one noisy sum; put private last")
 
 
 class LocallyPrivate(Privacy):
-    """Client-level differential privacy without a trusted server: each client adds the noise before it sends.
+    """Client-level local differential privacy: each client adds noise before it sends, so no server is trusted.
 
-    The noise of n clients adds up: a mean has √n times that of a trusted server's. Of its data a client sends the
-    shortened, noisy change of the weights, and no terms of its objective; the server knows how many examples it has.
+    The noise of n clients adds up: their mean has √n times the noise of central privacy. A client sends its clipped,
+    noisy update and no terms of its objective; the server knows its number of examples.
     """
 
-    one_by_one = True
+    per_update = True
 
     def send(self, update: Update, broadcast: Broadcast) -> Update:
-        """Clip the change, add noise to it, and leave nothing else that tells of the data."""
-        change = clipped(broadcast.weights, update.weights, self.clipping_norm)
+        """Clip the update, add noise, and remove everything else that depends on the data."""
+        change = clipped_update(broadcast.weights, update.weights, self.clipping_norm)
         noisy = self._add_noise(change, update.round, update.client)
         return replace(update, weights=moved(broadcast.weights, noisy), metrics={}, epochs={})
 
-    def check_order(self, before: Mapping[str, Transform], after: Mapping[str, Transform]) -> None:  # noqa: ARG002 - what is done to a noisy update later tells no more
-        """Refuse to come after what is done at the server."""
+    def check_order(self, before: Mapping[str, Transform], after: Mapping[str, Transform]) -> None:  # noqa: ARG002 - post-processing reveals nothing more
+        """Refuse to come after transforms on the server."""
         for name in before:
             raise UserError(
-                f"transforms={name},locally_private: clients add their noise before they send, and {name} comes after; "
-                "say locally_private first"
+                f"transforms={name},locally_private: clients add noise before they send, and {name} comes later; "
+                "put locally_private first"
             )
 
 

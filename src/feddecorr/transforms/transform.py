@@ -1,4 +1,4 @@
-"""What happens to updates between local training and the method, whichever that is."""
+"""Transforms: what happens to updates between local training and aggregation, whatever the method."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from feddecorr.errors import RunError
 from feddecorr.partition import Parts
 
 Updates = Callable[[Iterable[Update], Broadcast, RoundInfo], Iterator[Update]]
-"""From the updates of a round to those that the method gets; it is told what was sent, round, seed and sizes."""
+"""Maps the updates of a round to those that the method aggregates, given the broadcast and the round."""
 
 
 class Transform(Config):
-    """A change of the updates of a round that knows no method: at each client, at the server, or both."""
+    """A change of a round's updates that knows no method: on the client, on the server, or both."""
 
-    one_by_one: ClassVar[bool] = False
-    """Whether what becomes of an update depends on that update alone, not on those of other clients."""
+    per_update: ClassVar[bool] = False
+    """Whether each resulting update depends on one update alone, not on those of other clients."""
 
-    def send(self, update: Update, broadcast: Broadcast) -> Update:  # noqa: ARG002 - for those who act there
-        """Return what a client sends in place of its update; this is called where the client is."""
+    def send(self, update: Update, broadcast: Broadcast) -> Update:  # noqa: ARG002 - neutral
+        """Return what a client sends instead of its update; called on the client."""
         return update
 
-    def __call__(self, updates: Iterable[Update], broadcast: Broadcast, info: RoundInfo) -> Iterator[Update]:  # noqa: ARG002 - as above
-        """Yield the updates for the method; they may be fewer (a robust mean is one)."""
+    def __call__(self, updates: Iterable[Update], broadcast: Broadcast, info: RoundInfo) -> Iterator[Update]:  # noqa: ARG002 - neutral
+        """Yield the updates for the method; there may be fewer (Krum keeps one)."""
         yield from updates
 
-    def tell(self, info: RoundInfo) -> RoundInfo:
-        """Return what the method, and transforms after this one, are to know of the clients."""
+    def round_info(self, info: RoundInfo) -> RoundInfo:
+        """Return what the method and later transforms learn about the round."""
         return info
 
     def labels(self, labels: Tensor, parts: Parts, classes: int) -> Tensor:  # noqa: ARG002 - neutral
-        """Return the labels that simulated clients train on, with `parts` saying whose they are."""
+        """Return the labels that simulated clients train on; `parts` is the split."""
         return labels
 
     def collude(
@@ -45,31 +45,31 @@ class Transform(Config):
         broadcast: Broadcast,  # noqa: ARG002 - neutral
         info: RoundInfo,  # noqa: ARG002 - neutral
     ) -> Iterable[Update | Failure]:
-        """Return what clients send in place of their honest answers, before anything is checked."""
+        """Return what clients send instead of their honest answers, before validation."""
         return answers
 
     def check(self, cohort: int) -> None:
-        """Refuse an experiment with so many clients in a round, if that cannot work."""
+        """Raise if this cannot work with a cohort of that size."""
 
     def check_order(self, before: Mapping[str, Transform], after: Mapping[str, Transform]) -> None:
-        """Refuse an experiment in which other transforms, by name, would break what this one promises."""
+        """Raise if other transforms, by name, would break what this one guarantees."""
 
     def check_server(self, server: Server, extra: State) -> None:
-        """Refuse networks (by the server's tensors) and methods (by what clients send beside) that it cannot handle."""
+        """Raise for models (by the server's tensors) and methods (by what clients send as `extra`) it cannot handle."""
 
     @property
-    def takes_none(self) -> bool:
-        """Whether it can handle a round in which nobody was drawn."""
-        return self.one_by_one
+    def allows_empty_rounds(self) -> bool:
+        """Whether it can handle a round without clients."""
+        return self.per_update
 
     @property
-    def repeatable(self) -> bool:
-        """Whether the same run gives the same bits again."""
+    def deterministic(self) -> bool:
+        """Whether a repeated run gives the same bits."""
         return True
 
 
-def checked_number(updates: Sequence[Update], fewest: int, why: str) -> Sequence[Update]:
-    """Return the updates, if they are enough."""
-    if len(updates) < fewest:
-        raise RunError(f"{len(updates)} updates came, and {why} needs {fewest} at least")
+def require_updates(updates: Sequence[Update], minimum: int, name: str) -> Sequence[Update]:
+    """Return the updates; raise if there are fewer than the minimum."""
+    if len(updates) < minimum:
+        raise RunError(f"there are {len(updates)} updates, and {name} needs at least {minimum}")
     return updates

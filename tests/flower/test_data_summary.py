@@ -12,14 +12,14 @@ from small import small
 from feddecorr.core.checks import MOST_CLASSES
 from feddecorr.data.dataset import PixelSums
 from feddecorr.errors import UserError
-from feddecorr.flower.introduction import Introduction, federation_of
+from feddecorr.flower.data_summary import DataSummary, federation_of
 
 PIXELS = torch.randint(0, 256, (5, 4, 3, 2), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
-FAIR = Introduction(1, 5, (2, 4, 3), ("cat", "dog"), PixelSums.of(PIXELS), ((1.0, 2.0), (1.0, 2.0)))
+FAIR = DataSummary(1, 5, (2, 4, 3), ("cat", "dog"), PixelSums.of(PIXELS), ((1.0, 2.0), (1.0, 2.0)))
 
 
 def said(**changes: Any) -> bytes:
-    """Return the bytes of an introduction in which something is otherwise."""
+    """Return the bytes of a data summary with some fields changed."""
     document = json.loads(FAIR.to_bytes())
     for path, value in changes.items():
         *way, last = path.split("__")
@@ -31,13 +31,13 @@ def said(**changes: Any) -> bytes:
 
 
 def test_what_a_node_says_comes_back() -> None:
-    assert Introduction.from_bytes(FAIR.to_bytes()) == FAIR
-    assert Introduction.from_bytes(said(constants=None)).constants is None
+    assert DataSummary.from_bytes(FAIR.to_bytes()) == FAIR
+    assert DataSummary.from_bytes(said(constants=None)).constants is None
 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "a client below zero": ({"client": -1}, "client=-1"),
-    "a truth for a client": ({"client": True}, "introduction"),
+    "a truth for a client": ({"client": True}, "data summary"),
     "no examples": ({"examples": 0}, "examples=0"),
     "more examples than the roster holds": ({"examples": 2**31}, "examples=2147483648"),
     "examples beyond all bounds": ({"examples": 10**400}, "examples"),
@@ -47,7 +47,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "fifty thousand classes": ({"classes": [str(n) for n in range(50_000)]}, "classes"),
     "a class twice": ({"classes": ["cat", "cat"]}, "twice"),
     "a class with a control character": ({"classes": ["\x1b[2J"]}, "classes.0"),
-    "half a character": ({"classes": ["\ud800"]}, "introduction"),
+    "half a character": ({"classes": ["\ud800"]}, "data summary"),
     "a class with a long name": ({"classes": ["a" * 1000]}, "classes.0"),
     "another number of pixels": ({"sums__count": 61}, "61"),
     "no pixels": ({"sums__count": 0}, "0"),
@@ -66,21 +66,21 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 def test_what_cannot_be_is_refused_by_its_field(name: str) -> None:
     changes, reason = WRONG[name]
     with pytest.raises(UserError, match=reason) as caught:
-        Introduction.from_bytes(said(**changes))
+        DataSummary.from_bytes(said(**changes))
     assert str(caught.value).isprintable()
 
 
 @pytest.mark.parametrize("content", [b"", b"[", b"{}", b"[" * 100_000, b"\xff", b'"\\ud800"', b"1e999", b"null"])
 def test_other_bytes_are_refused(content: bytes) -> None:
-    with pytest.raises(UserError, match="no introduction"):
-        Introduction.from_bytes(content)
+    with pytest.raises(UserError, match="not a data summary"):
+        DataSummary.from_bytes(content)
 
 
 def test_clients_cannot_widen_the_model_without_end_by_turns() -> None:
     """Each of them names no more classes than it may, and all together far more."""
     half = MOST_CLASSES // 2 + 1
     lists = [tuple(f"{client}-{n}" for n in range(half)) for client in range(2)]
-    told = [Introduction(client, 5, FAIR.shape, names, FAIR.sums) for client, names in enumerate(lists)]
+    told = [DataSummary(client, 5, FAIR.shape, names, FAIR.sums) for client, names in enumerate(lists)]
     with pytest.raises(UserError, match=f"{2 * half} classes"):
         federation_of(small("clients=2"), dict(enumerate(told)), None)
 

@@ -1,9 +1,9 @@
-"""The process that starts Flower's simulation and ends all of it, however the run ends: `python keeper.py MODULE`.
+"""The process that starts Flower's simulation and ends all of it, however the run ends: `python supervisor.py MODULE`.
 
-It makes a folder, prints its name, and runs MODULE on it when it reads a line. It lives as long as its standard input
-is open. When the run closes that, or dies, or when the simulation is over, it kills every process that came of it:
-orphans too, of which it is the next of kin. Then it removes the folder. It imports nothing of this package, so that it
-can be run by itself and starts at once.
+It exists because Ray's processes survive a driver that was killed (kill -9), and no setting of Ray or Flower ends them.
+It creates a folder, prints its name, and runs MODULE on it when it reads a line. It lives as long as its standard input
+is open. When the run closes that or dies, or when the simulation is over, it kills all its descendants, orphans
+included, and removes the folder. It imports nothing of this package, so it runs on its own and starts fast.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import psutil
 
 
 def main(module: str) -> None:
-    """Run the module on a folder of its own, and clean up."""
+    """Run the module on a new folder, and clean up."""
     signal.signal(signal.SIGTERM, _close)
     _adopt_orphans()
     home = Path(tempfile.mkdtemp(prefix="fd-"))
@@ -45,7 +45,7 @@ def main(module: str) -> None:
 
 
 def _simulate(module: str, home: Path) -> None:
-    """Run the module to its end, which ends whatever it started."""
+    """Run the module to its end, then kill whatever it started."""
     (home / "token").write_text(secrets.token_hex(32))
     for name in ("cwd", "ray"):
         (home / name).mkdir()
@@ -64,10 +64,10 @@ def _simulate(module: str, home: Path) -> None:
 
 
 def _environment(home: Path) -> dict[str, str]:
-    """Return the variables for Flower and Ray: no calls home, nothing that listens beyond this machine.
+    """Return the environment for Flower and Ray: no telemetry, nothing that listens beyond this machine.
 
-    Ray's servers bind to the loopback where it does not expect a cluster, and then answer only to those who know the
-    token, which only this user can read.
+    Ray's servers bind to the loopback if it does not expect a cluster, and require a token that only this user can
+    read.
     """
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("FLWR_", "RAY_"))}
     return {
@@ -81,30 +81,30 @@ def _environment(home: Path) -> dict[str, str]:
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN_PATH": str(home / "token"),
-        "RAY_worker_niceness": "0",  # clients are the work itself; by default they give way to everything
+        "RAY_worker_niceness": "0",  # by default, actors run at low priority
     }
 
 
 def _pause(seconds: float | None) -> None:
-    """Wait for a line of the run, or for that long; raise when the run closes the standard input."""
+    """Wait for a line from the run or a timeout; raise EOFError when the run closes the standard input."""
     if select.select([sys.stdin], [], [], seconds)[0] and not sys.stdin.readline():
         _close()
 
 
 def _close(*_: object) -> None:
-    """Say that the run needs no simulation any more."""
+    """Signal that the run has ended."""
     raise EOFError
 
 
 def _adopt_orphans() -> None:
-    """On Linux, let processes whose parents die become children of this one: so none gets out of sight."""
+    """On Linux, become the parent of orphaned descendants, so that none escapes."""
     if sys.platform.startswith("linux"):
         set_child_subreaper = 36  # its number in <linux/prctl.h>
         ctypes.CDLL(None).prctl(set_child_subreaper, 1, 0, 0, 0)
 
 
 def _end_descendants() -> None:
-    """Kill all that were started from here, until there are none."""
+    """Kill all descendants, until there are none."""
     while found := psutil.Process().children(recursive=True):
         for process in found:
             try:

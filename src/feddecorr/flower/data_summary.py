@@ -1,4 +1,4 @@
-"""What a node tells the server before the first round, and what the server makes of all of them."""
+"""Data summaries: what nodes report about their data before the first round, and the federation they make up."""
 
 from __future__ import annotations
 
@@ -30,27 +30,27 @@ from feddecorr.errors import UserError
 from feddecorr.server.federation import Federation, Roster
 from feddecorr.training.task import Task
 
-MOST_PIXELS = 1 << 27
-"""Numbers in an image."""
+MAX_PIXELS = 1 << 27
+"""Upper bound on the numbers in an image."""
 
-SMALLEST_SPREAD = 1e-6
-"""Of a channel, in units of its pixels; a network's input is divided by it."""
+MIN_STD = 1e-6
+"""Lower bound on a channel's standard deviation, in units of its pixels; a network's input is divided by it."""
 
 FIELDS: dict[str, Check] = {
     "client": Whole(0, MOST_EXAMPLES),
     "examples": Whole(1, MOST_EXAMPLES),
-    "shape": ListOf(Whole(1, MOST_PIXELS), 3, 3),
+    "shape": ListOf(Whole(1, MAX_PIXELS), 3, 3),
     "classes": ListOf(NAME, MOST_CLASSES, 1),
 }
-"""What a node may say of itself, one by one; whether it fits together is looked at after."""
+"""The range of each field; whether they fit together is checked later."""
 
 Constants = tuple[tuple[float, ...], tuple[float, ...]]
 """Mean and standard deviation of each channel."""
 
 
 @dataclass(frozen=True)
-class Introduction:
-    """What a node says of itself; `constants` are those of a known data set of which it holds a part."""
+class DataSummary:
+    """What a node reports about its data; `constants` are those of a public data set of which it holds a part."""
 
     client: int
     examples: int
@@ -64,16 +64,16 @@ class Introduction:
         return json.dumps(asdict(self)).encode()
 
     @classmethod
-    def from_bytes(cls, content: bytes) -> Introduction:
-        """Return what a node wrote, or refuse it with the field that cannot be."""
+    def from_bytes(cls, content: bytes) -> DataSummary:
+        """Parse what a node sent; raise with the field that is wrong."""
         try:
             found = _structure().validate_json(content, strict=True)
         except ValidationError as error:
-            raise UserError(printable(f"this is no introduction: {error.errors()[0]['msg']}")) from error
+            raise UserError(printable(f"this is not a data summary: {error.errors()[0]['msg']}")) from error
         check_fields(found, FIELDS)
         channels, height, width = found.shape
-        if channels * height * width > MOST_PIXELS:
-            raise UserError(f"shape={found.shape}: an image has at most {MOST_PIXELS} numbers")
+        if channels * height * width > MAX_PIXELS:
+            raise UserError(f"shape={found.shape}: an image has at most {MAX_PIXELS} numbers")
         if len(set(found.classes)) < len(found.classes):
             raise UserError("a class is named twice")
         if found.sums.count != found.examples * height * width or len(found.sums.sums) != channels:
@@ -83,11 +83,11 @@ class Introduction:
             )
         if found.constants is not None:
             ListOf(ListOf(Real(), channels, channels), 2, 2)(found.constants, "constants")
-            ListOf(Real(low=SMALLEST_SPREAD), channels, channels)(found.constants[1], "constants.1")
+            ListOf(Real(low=MIN_STD), channels, channels)(found.constants[1], "constants.1")
         return found
 
-    def differences(self, before: Introduction) -> str:
-        """Return in which way its data are no longer those of an earlier introduction; nothing if they are."""
+    def differences(self, before: DataSummary) -> str:
+        """Return how the data differ from those of an earlier summary; empty if they do not."""
         if self == before:
             return ""
         found = [
@@ -107,44 +107,42 @@ class Introduction:
 
 
 @cache
-def _structure() -> TypeAdapter[Introduction]:
-    return TypeAdapter(Introduction)  # which takes milliseconds
+def _structure() -> TypeAdapter[DataSummary]:
+    return TypeAdapter(DataSummary)  # building it takes milliseconds
 
 
-def misfits(introductions: Mapping[int, Introduction], test: Dataset | None) -> dict[int, str]:
-    """Return the clients whose images have another shape than the server's or, if it has none, than most clients'."""
-    shapes = Counter(each.shape for each in introductions.values())
+def misfits(summaries: Mapping[int, DataSummary], test: Dataset | None) -> dict[int, str]:
+    """Return the clients whose images differ in shape from the server's or, if it has none, from most clients'."""
+    shapes = Counter(each.shape for each in summaries.values())
     common, whose = (shapes.most_common(1)[0][0], "most clients'") if test is None else (test.shape, "the server's")
     return {
         client: f"its images have the shape {each.shape}, {whose} {common}: data.size at the node resizes them"
-        for client, each in introductions.items()
+        for client, each in summaries.items()
         if each.shape != common
     }
 
 
-def federation_of(
-    experiment: Experiment, introductions: Mapping[int, Introduction], test: Dataset | None
-) -> Federation:
-    """Return what the server has, from what clients said of themselves; those that are not there have no examples."""
-    told = [introductions[client] for client in sorted(introductions)]
-    constants = {each.constants for each in told}
-    sums = reduce(add, (each.sums for each in told))
-    known = next(iter(constants)) if len(constants) == 1 else None
-    mean, std = known or (sums.mean, sums.std)
-    classes = common_classes([each.classes for each in told])
+def federation_of(experiment: Experiment, summaries: Mapping[int, DataSummary], test: Dataset | None) -> Federation:
+    """Return the federation of the clients' summaries; clients without one have no examples."""
+    known = [summaries[client] for client in sorted(summaries)]
+    constants = {each.constants for each in known}
+    sums = reduce(add, (each.sums for each in known))
+    shared = next(iter(constants)) if len(constants) == 1 else None
+    mean, std = shared or (sums.mean, sums.std)
+    classes = common_classes([each.classes for each in known])
     sizes = np.zeros(experiment.clients, dtype=np.int64)
-    sizes[sorted(introductions)] = [each.examples for each in told]
+    sizes[sorted(summaries)] = [each.examples for each in known]
     return Federation(
-        task=Task(experiment, told[0].shape, classes, mean, std),
+        task=Task(experiment, known[0].shape, classes, mean, std),
         roster=Roster(sizes),
         test=None if test is None else relabelled(test.test, test.classes, classes),
         note="" if test is None else test.note,
-        split=hashlib.sha256(json.dumps([asdict(each) for each in told]).encode()).hexdigest(),
+        split=hashlib.sha256(json.dumps([asdict(each) for each in known]).encode()).hexdigest(),
     )
 
 
 def common_classes(lists: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
-    """Return the classes of all: the longest list, if the others begin it, and else all names in their order."""
+    """Return all classes: the longest list, if all others are prefixes of it, and otherwise all names, sorted."""
     longest = max(lists, key=len)
     if all(longest[: len(names)] == names for names in lists):
         return longest
@@ -155,7 +153,7 @@ def common_classes(lists: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
 
 
 def relabelled(images: Images, classes: tuple[str, ...], common: tuple[str, ...]) -> Images:
-    """Return the images with labels that count the common classes in place of their own."""
+    """Return the images with labels numbered by the common classes."""
     places = [common.index(name) if name in common else -1 for name in classes]
     labels = images.labels.new_tensor(places)[images.labels]
     if int(labels.min()) < 0:

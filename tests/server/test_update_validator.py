@@ -12,8 +12,7 @@ from feddecorr.core.states import State
 from feddecorr.errors import RunError
 from feddecorr.runs.pipeline import resume, run
 from feddecorr.server.federation import Roster, Simulation
-from feddecorr.server.intake import Missing, UpdateValidator
-from feddecorr.server.validation import Expected
+from feddecorr.server.validation import ExpectedUpdates, Missing, UpdateValidator
 
 WEIGHTS: State = {"w": torch.ones(2, 3), "b": torch.zeros(3, dtype=torch.float64)}
 BUFFERS: State = {"count": torch.tensor(4)}
@@ -25,10 +24,10 @@ def update(client: int = 1) -> Update:
     return Update(5, client, 10, 0.5, dict(WEIGHTS), dict(BUFFERS), dict(EXTRA), {"cross_entropy": 1.0})
 
 
-def expected(weights: State, buffers: State, extra: State) -> Expected:
+def expected(weights: State, buffers: State, extra: State) -> ExpectedUpdates:
     """Return what a server of four clients with ten examples each expects in round 5."""
     federation = replace(Simulation(small()).federation, roster=Roster(np.full(4, 10)))
-    return Expected(federation, Broadcast(5, weights, buffers, {}), extra)
+    return ExpectedUpdates(federation, Broadcast(5, weights, buffers, {}), extra)
 
 
 def take(
@@ -36,7 +35,7 @@ def take(
 ) -> tuple[list[Update], UpdateValidator]:
     """Take the answers of clients 1 and 2."""
     validator = UpdateValidator(expected(WEIGHTS, BUFFERS, EXTRA), [1, 2], missing=missing, minimum=minimum)
-    return list(validator.take(answers)), validator
+    return list(validator.validate(answers)), validator
 
 
 def test_fair_updates_pass_unchanged() -> None:
@@ -48,7 +47,7 @@ def test_fair_updates_pass_unchanged() -> None:
 
 WRONG: dict[str, tuple[Callable[[Update], Update], str]] = {
     "another round": (lambda sent: replace(sent, round=4), "for round 4"),
-    "the mean of several": (lambda sent: replace(sent, beside=[2]), "for others, too"),
+    "the mean of several": (lambda sent: replace(sent, beside=[2]), "also for other clients"),
     "a stranger": (lambda sent: replace(sent, client=3), "client 3 .* not asked"),
     "no examples": (lambda sent: replace(sent, examples=0), "examples=0, not a whole number from 1 to 10"),
     "no amount": (lambda sent: replace(sent, amount=float("nan")), "amount=nan"),
@@ -108,7 +107,7 @@ def test_a_failure_is_told_with_the_clients_own_traceback() -> None:
 @pytest.mark.parametrize("minimum", [1, 2])
 def test_a_round_with_too_few_updates_is_an_error(minimum: int) -> None:
     answers: list[Any] = [update(1)] * (minimum - 1)
-    with pytest.raises(RunError, match=f"round 5 has {minimum - 1} updates of the 2 .*minimum_clients={minimum}.*cut"):
+    with pytest.raises(RunError, match=f"round 5 has {minimum - 1} updates from 2 .*minimum_clients={minimum}.*cut"):
         take(*answers, Failure(5, 2, "the line was cut"), missing="continue", minimum=minimum)
 
 
@@ -116,7 +115,7 @@ def test_tensors_are_laid_out_as_they_were_sent() -> None:
     """Whatever a message made of their memory format: sums over them must not depend on it."""
     validator = UpdateValidator(expected({"w": torch.ones(3, 2).T}, {}, {}), [1], missing="fail", minimum=1)
     sent = replace(update(1), weights={"w": torch.rand(2, 3)}, buffers={}, extra={})
-    (taken,) = validator.take([sent])
+    (taken,) = validator.validate([sent])
     assert taken.weights["w"].stride() == (1, 2)
     assert torch.equal(taken.weights["w"], sent.weights["w"])
 

@@ -17,14 +17,14 @@ import psutil
 import pytest
 from sites import federated, write_sites
 
-from feddecorr.flower.envelope import Letter
-from feddecorr.flower.playing import QUESTIONS
+from feddecorr.flower.handlers import HANDLERS
+from feddecorr.flower.payload import Payload
 
 MESSAGE = """
 import hashlib, json, sys
-from feddecorr.flower.envelope import Letter
-from feddecorr.flower.warm import answer
-kind, content = answer("introduce", Letter(open(sys.argv[1], "rb").read(), {}), json.loads(sys.argv[2]))
+from feddecorr.flower.payload import Payload
+from feddecorr.flower.warm_process import handle
+kind, content = handle("query", Payload(open(sys.argv[1], "rb").read(), {}), json.loads(sys.argv[2]))
 assert "torch" not in sys.modules
 print(kind, hashlib.sha256(content).hexdigest())
 """
@@ -62,7 +62,7 @@ def test_it_answers_as_the_node_itself_would_and_ends_with_it(tmp_path: Path, te
     config = write_sites(tmp_path, {0: ["red", "green"]})[100]
     question = json.dumps(federated().to_dict()).encode()
     (tmp_path / "question").write_bytes(question)
-    kind, content = QUESTIONS["introduce"](Letter(question, {}), config)
+    kind, content = HANDLERS["query"](Payload(question, {}), config)
     node = subprocess.Popen(
         [sys.executable, "-c", NODE, MESSAGE, tmp_path / "question", json.dumps(config)],
         env={**os.environ, "TMPDIR": str(temporary), "PYTHONPATH": os.pathsep.join(sys.path)},

@@ -1,0 +1,123 @@
+"""Flower apps of our experiments: write one, and run it with an exit code that tells how the run ended."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from feddecorr.errors import RunError, UserError
+
+if TYPE_CHECKING:
+    from feddecorr.config.experiment import Experiment
+
+CLIENT_APP = "feddecorr.flower.client_app:app"
+SERVER_APP = "feddecorr.flower.server_app:app"
+STARTED = re.compile(r"Successfully started run (\d+)")
+
+
+def write_app(folder: Path, experiment: Experiment, *, out: Path, test: str) -> None:
+    """Write a thin Flower app: a pyproject.toml with our components and the experiment, no code.
+
+    `rounds` is a separate entry, so that `--run-config rounds=N` extends a run. The app lists no dependencies:
+    Flower would install those over the present ones.
+    """
+    config: dict[str, str | int] = {"out": str(out), "test": test, "rounds": experiment.rounds}
+    config["experiment"] = json.dumps(experiment.to_dict())
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = [
+        "[project]",
+        'name = "feddecorr-app"',
+        'version = "1.0.0"',
+        'description = "A federation of feddecorr, which must be installed where this runs"',
+        'license = "Apache-2.0"',
+        "dependencies = []",
+        "",
+        "[tool.flwr.app]",
+        'publisher = "feddecorr"',
+        "",
+        "[tool.flwr.app.components]",
+        f'serverapp = "{SERVER_APP}"',
+        f'clientapp = "{CLIENT_APP}"',
+        "",
+        "[tool.flwr.app.config]",
+        *(f"{name} = {json.dumps(value)}" for name, value in config.items()),
+    ]
+    (folder / "pyproject.toml").write_text("\n".join(lines) + "\n")
+
+
+def run_app(directory: Path, superlink: str | None, log: Callable[[str], None]) -> str:
+    """Run an app with `flwr run`, passing on its log; return the final status, which its exit code does not tell.
+
+    An interrupt also stops the run on the SuperLink, where it would otherwise continue unattended.
+    """
+    if not (directory / "pyproject.toml").is_file():
+        raise UserError(f"{directory} is not a Flower app (no pyproject.toml): 'feddecorr flower app {directory}'")
+    where = [superlink] if superlink else []
+    resume = f"'feddecorr flower run {' '.join([str(directory), *where])}' continues from the last finished round"
+    process = subprocess.Popen(  # noqa: S603 - Flower's own program
+        [_flwr_program(), "run", str(directory), *where, "--stream"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,  # an interrupt at the terminal reaches only this process
+    )
+    number = None
+    try:
+        for line in process.stdout or ():
+            log(line.rstrip())
+            if found := STARTED.search(line):
+                number = found[1]
+    except KeyboardInterrupt:
+        if number is not None:
+            log(_stop(number, where, resume))
+        raise
+    finally:
+        process.kill()
+        process.communicate()
+    if number is None:
+        raise RunError("Flower did not start the run")
+    status = _status(number, where)
+    if status is None:
+        raise RunError(f"the SuperLink does not report how run {number} ended: when it is back, {resume}")
+    return status
+
+
+def _stop(number: str, where: Sequence[str], resume: str) -> str:
+    """Stop a run; return a message for the user."""
+    answer = _flwr("stop", number, *where)
+    if answer is not None and answer.get("success"):
+        return f"run {number} is stopped: {resume}"
+    by_hand = " ".join(["flwr", "stop", number, *where])
+    return f"run {number} may still be running, since the SuperLink did not stop it: '{by_hand}' tries again"
+
+
+def _status(number: str, where: Sequence[str]) -> str | None:
+    answer = _flwr("ls", *where, "--run-id", number)
+    try:
+        return None if answer is None else str(answer["runs"][0]["status"])
+    except (LookupError, TypeError):
+        return None
+
+
+def _flwr(*arguments: str) -> dict[str, Any] | None:
+    """Return the output of a flwr command; None if it is not a JSON object."""
+    command = [_flwr_program(), *arguments, "--format", "json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, start_new_session=True)  # noqa: S603
+    try:
+        return dict(json.loads(done.stdout))
+    except (ValueError, TypeError):
+        return None
+
+
+def _flwr_program() -> str:
+    sibling = Path(sys.executable).parent / "flwr"
+    found = str(sibling) if sibling.exists() else shutil.which("flwr")
+    if found is None:
+        raise UserError("the program flwr is not installed: pip install 'feddecorr[flower]'")
+    return found
