@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from feddecorr.core.messages import Broadcast, Failure, Update, failure
+from feddecorr.training.batched.group import ClientGroup
 from feddecorr.training.client import NO_OUT_BUFFERS, Client, OutBuffers, Outcome
 
 if TYPE_CHECKING:
@@ -26,6 +27,11 @@ class Stage:
     def client(self) -> Client:
         """Built with the first group, so that what goes wrong is reported like any failure of a client."""
         return Client(self.task)
+
+    @cached_property
+    def group(self) -> ClientGroup:
+        """Who plays several at once."""
+        return ClientGroup(self.client)
 
     def play(
         self, broadcast: Broadcast, group: Sequence[int], out_buffers: Mapping[int, OutBuffers] | None = None
@@ -50,7 +56,7 @@ class Stage:
 
     def _train(self, broadcast: Broadcast, held: Sequence[tuple[Shard, State, OutBuffers]]) -> Mapping[int, Outcome]:
         if self.task.together.clients > 1:
-            return self.client.together(broadcast, held)
+            return self.group(broadcast, held)
         return {shard.client: self.client(broadcast, shard, memory, out_buffers) for shard, memory, out_buffers in held}
 
     def _keep(self, client: int, now: int, outcome: Outcome) -> Update | Failure:
