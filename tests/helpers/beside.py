@@ -13,6 +13,7 @@ from torch import Tensor
 from feddecorr.core.messages import Broadcast, Update
 from feddecorr.core.states import State
 from feddecorr.server.federation import Simulation
+from feddecorr.training.batched.group import ClientGroup
 from feddecorr.training.client import NO_OUT_BUFFERS, Client, Outcome
 
 MLP = [
@@ -48,7 +49,6 @@ class Neighbours:
         narrow = task.normalize
         task.__dict__["normalize"] = lambda pixels: narrow(pixels).double()
         self._client.model.double()
-        self._client.buffers = dict(self._client.model.named_buffers())  # new tensors, unlike the parameters
         self._sent = Broadcast(
             self._sent.round, _double(self._sent.weights), _double(self._sent.buffers), _double(self._sent.shared)
         )
@@ -70,7 +70,7 @@ class Neighbours:
     def outcomes(self, clients: Sequence[int]) -> dict[int, Outcome]:
         """Train side by side, whatever comes of it."""
         held = [(self.simulation.shards[client], self._memories[client], NO_OUT_BUFFERS) for client in clients]
-        return self._client.together(self._sent, held)
+        return ClientGroup(self._client)(self._sent, held)
 
 
 def gap(one: Trained, other: Trained) -> float:

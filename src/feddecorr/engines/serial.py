@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from feddecorr.core.messages import Broadcast, Failure, Update, failure
 from feddecorr.engines.engine import Engine
 from feddecorr.server.federation import RunClients
+from feddecorr.training.batched.group import ClientGroup
 from feddecorr.training.client import NO_OUT_BUFFERS, Client, OutBuffers, Outcome
 
 if TYPE_CHECKING:
@@ -29,6 +30,11 @@ class ClientRunner:
     def client(self) -> Client:
         """Built with the first group, so that an error is reported like any failure of a client."""
         return Client(self.task)
+
+    @cached_property
+    def group(self) -> ClientGroup:
+        """The same client, for several at once."""
+        return ClientGroup(self.client)
 
     def run_group(
         self, broadcast: Broadcast, group: Sequence[int], out_buffers: Mapping[int, OutBuffers] | None = None
@@ -53,7 +59,7 @@ class ClientRunner:
 
     def _train(self, broadcast: Broadcast, loaded: Sequence[tuple[Shard, State, OutBuffers]]) -> Mapping[int, Outcome]:
         if self.task.together.clients > 1:
-            return self.client.together(broadcast, loaded)
+            return self.group(broadcast, loaded)
         return {shard.client: self.client(broadcast, shard, memory, buffers) for shard, memory, buffers in loaded}
 
     def _save(self, client: int, number: int, outcome: Outcome) -> Update | Failure:

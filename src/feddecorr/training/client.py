@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol, TypeVar
+from contextlib import AbstractContextManager
+from typing import ClassVar, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -13,9 +14,7 @@ from feddecorr.core.states import State, copy_into
 from feddecorr.core.threads import threads
 from feddecorr.models.batchnorm import freeze_statistics
 from feddecorr.objective.context import Trained
-from feddecorr.training.batched.merging import merge
-from feddecorr.training.batched.side_by_side import SideBySide
-from feddecorr.training.client_round import ClientError, ClientRound
+from feddecorr.training.client_round import ClientRound
 from feddecorr.training.shards import Shard
 from feddecorr.training.single import Alone
 from feddecorr.training.task import Task
@@ -32,11 +31,19 @@ Step = TypeVar("Step")
 
 
 class Learner(Protocol[Step]):
-    """What the loop trains: one client's network, or those of several side by side."""
+    """What the loop trains: one client's network, or those of several at once.
+
+    `stacked` says that the first dimension of all that is trainable is that of the clients.
+    """
+
+    stacked: ClassVar[bool]
 
     @property
     def trainable(self) -> Sequence[Tensor]:
         """What the steps move."""
+
+    def watching(self) -> AbstractContextManager[None]:
+        """Return what the steps are taken in."""
 
     @property
     def steps(self) -> Iterable[Step]:
@@ -59,7 +66,11 @@ class Client:
         self.task = task
         self.model = task.build_model()
         self.parameters = dict(self.model.named_parameters())
-        self.buffers = dict(self.model.named_buffers())
+
+    @property
+    def buffers(self) -> State:
+        """Those that the module has now: it may have assigned new ones in its forward pass."""
+        return dict(self.model.named_buffers())
 
     def __call__(
         self, broadcast: Broadcast, shard: Shard, memory: State, out_buffers: OutBuffers = NO_OUT_BUFFERS
@@ -67,87 +78,41 @@ class Client:
         """Train on the shard from what the server sent; return the update and what to remember."""
         experiment = self.task.experiment
         part = ClientRound(self.task, self.model, broadcast, shard, memory)
-        _load(self.parameters, broadcast.weights, out_buffers.get("weights", {}))
-        _load(self.buffers, part.buffers, out_buffers.get("buffers", {}))
-        self._set_mode(broadcast.round)
+        load(self.parameters, broadcast.weights, out_buffers.get("weights", {}))
+        load(self.buffers, part.buffers, out_buffers.get("buffers", {}))
+        self.set_mode(broadcast.round)
         with threads(experiment.training.threads), torch.random.fork_rng(), part.stream:
             learner = Alone(part)
-            with learner.watching():
-                amounts = self._train(learner, broadcast.round)
+            amounts = self.train(learner, broadcast.round)
             weights = {name: parameter.detach().cpu() for name, parameter in self.parameters.items()}
             buffers = {name: buffer.detach().cpu() for name, buffer in self.buffers.items()}
             return part.finish(Trained(weights, buffers, amounts[-1]), learner.tally)
 
-    def together(self, broadcast: Broadcast, held: Sequence[tuple[Shard, State, OutBuffers]]) -> dict[int, Outcome]:
-        """Train several clients side by side, each as if it were alone, but for the last bits.
-
-        A client that fails leaves, and the others are trained without it.
-        """
-        outcomes: dict[int, Outcome] = {}
-        with threads(self.task.experiment.training.threads), torch.random.fork_rng():
-            while left := [each for each in held if each[0].client not in outcomes]:
-                try:
-                    outcomes |= self._side_by_side(broadcast, left)
-                except ClientError as error:
-                    outcomes[error.client] = error.error
-        return outcomes
-
-    def _side_by_side(
-        self, broadcast: Broadcast, held: Sequence[tuple[Shard, State, OutBuffers]]
-    ) -> dict[int, Outcome]:
-        _load(self.parameters, broadcast.weights, {})
-        self._set_mode(broadcast.round)
-        parts = [ClientRound(self.task, self.model, broadcast, shard, memory) for shard, memory, _ in held]
-        out_buffers = {shard.client: out_buffers.get("weights", {}) for shard, _, out_buffers in held}
-        # By the terms they have: a method may give clients different ones.
-        kinds: dict[tuple[str, ...], list[ClientRound]] = {}
-        for part in parts:
-            if self.buffers:
-                _load(self.buffers, part.buffers, {})
-            with part.turn():
-                kinds.setdefault(tuple(part.terms), []).append(part)
-        for parameter in self.parameters.values():  # nobody's: who looks at the live module is not to go unnoticed
-            parameter.data = torch.full_like(parameter, torch.nan)
-        outcomes: dict[int, Outcome] = {}
-        for alike in kinds.values():
-            alike.sort(key=lambda part: -part.visits.steps)
-            learner = SideBySide(self.task, self.model, alike)
-            amounts = self._train(learner, broadcast.round)
-            if self.task.together.merge and (mean := merge(learner, alike, amounts, out_buffers[alike[0].client])):
-                outcomes |= dict.fromkeys(mean.clients, (mean, {}))
-                continue
-            for place, part in enumerate(alike):
-                state = learner.trained(place, out_buffers[part.client])
-                trained = Trained(*state, amounts[part.visits.steps - 1])
-                try:
-                    with part.turn():
-                        outcomes[part.client] = part.finish(trained, learner.tally, place)
-                except ClientError as error:
-                    outcomes[part.client] = error.error
-        return outcomes
-
-    def _set_mode(self, number: int) -> None:
+    def set_mode(self, number: int) -> None:
+        """Set the module to training, with fixed statistics if they are in this round."""
         self.model.train()
         if self.task.experiment.fixes_statistics(number):
             freeze_statistics(self.model)
 
-    def _train(self, learner: Learner[Step], number: int) -> list[float]:
+    def train(self, learner: Learner[Step], number: int) -> list[float]:
         """Take all local steps; return what they amount to after each."""
         training = self.task.experiment.training
-        stacked = isinstance(learner, SideBySide)
-        optimizer = training.optimizer.stepper(learner.trainable, training, training.rate(number), stacked=stacked)
+        optimizer = training.optimizer.stepper(
+            learner.trainable, training, training.rate(number), stacked=learner.stacked
+        )
         amounts = []
-        for step in learner.steps:
-            gradients = learner.gradients(step)
-            optimizer.step(
-                gradients if training.max_grad_norm is None else learner.clip(gradients, training.max_grad_norm)
-            )
-            amounts.append(optimizer.amount)
+        with learner.watching():
+            for step in learner.steps:
+                gradients = learner.gradients(step)
+                optimizer.step(
+                    gradients if training.max_grad_norm is None else learner.clip(gradients, training.max_grad_norm)
+                )
+                amounts.append(optimizer.amount)
         return amounts
 
 
 @torch.no_grad()
-def _load(mine: Mapping[str, Tensor], theirs: State, out_buffers: State) -> None:
+def load(mine: Mapping[str, Tensor], theirs: State, out_buffers: State) -> None:
     """Give the model fresh tensors with these values, in its own memory format: what it held stays with its update."""
     on_device = out_buffers if all(tensor.device == mine[name].device for name, tensor in out_buffers.items()) else {}
     fresh = {name: on_device[name] if name in on_device else torch.empty_like(tensor) for name, tensor in mine.items()}

@@ -20,6 +20,8 @@ from feddecorr.training.term_values import TermSums
 class Alone:
     """Learns from batches of images and labels, while it is `watching` what the module makes of them."""
 
+    stacked = False
+
     _seen: Representations
 
     def __init__(self, part: ClientRound) -> None:

@@ -10,12 +10,11 @@ from feddecorr.runs.pipeline import resume, run
 from feddecorr.server.federation import Simulation
 
 REFUSED = [
-    ("model=resnet32 model.width=0.5", "Residual"),
-    ("model=convnet model.widths=[4] method=fedrcl", "FedRCL looks at what one client's live network makes"),
+    ("model=beside_networks:dropped", "'2' draws random numbers"),
+    ("model=beside_networks:hooked", "'1' has a hook"),
     ("method=fedsam", "FedSAM takes its gradients by itself"),
     ("method=fedsol", "FedSOL takes its gradients by itself"),
     ("training.precision=bf16", "training.precision=bf16"),
-    ("model.head=normalized", "NormalizedLinear"),
 ]
 
 
@@ -51,8 +50,19 @@ def test_auto_leaves_large_steps_and_networks_alone(words: str, reason: str) -> 
     assert reason in task.together.because
 
 
-@pytest.mark.parametrize("model", ["convnet model.widths=[8,16,32]", "lenet"])
-def test_auto_puts_small_convolutions_side_by_side(model: str) -> None:
+@pytest.mark.parametrize(
+    "model",
+    [
+        "convnet model.widths=[8,16,32]",
+        "convnet model.widths=[8,16,32] model.norm=group",
+        "lenet",
+        "transformer model.width=32",
+        "resnet32 model.width=0.5 data.size=8",
+        "mlp model.norm=batch model.widths=[32]",
+        "beside_networks:Counting",
+    ],
+)
+def test_auto_puts_small_networks_side_by_side(model: str) -> None:
     assert Simulation(small(*MLP, *f"model={model} training.clients_per_batch=auto".split())).task.together.clients == 2
 
 

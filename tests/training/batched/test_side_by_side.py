@@ -9,6 +9,7 @@ from feddecorr.objective.regularizers import REGULARIZERS
 
 CONVNET = "data.size=8 model=convnet model.widths=[6,8] "
 LENET = "data.size=28 model=lenet "
+TRANSFORMER = "data.size=8 model=transformer model.width=16 model.heads=2 "
 
 CASES = [
     CONVNET,
@@ -22,7 +23,22 @@ CASES = [
     CONVNET + "method=fedprox",
     CONVNET + "method=scaffold",
     CONVNET + "model.projection=6",
+    CONVNET + "method=fedrcl",
+    CONVNET + "model.norm=group model.groups=2",
+    CONVNET + "model.head=normalized",
     LENET,
+    TRANSFORMER,
+    TRANSFORMER + "method=moon regularizers=feddecorr",
+    "data.size=8 model=resnet32 model.width=0.5 model.norm=group training.steps=3 training.lr=0.001",
+    "data.size=8 model=mobilenetv2 model.width=0.25 model.norm=group training.steps=2 training.lr=0.0001",
+    "model.norm=batch batchnorm=pooled",
+    "model.norm=layer",
+    "model.head=etf",
+    "model.head=layer_norm",
+    "model=beside_networks:Counting",
+    "model=beside_networks:Counting batchnorm=local method=fedprox",
+    "model=outside:Tied",
+    "model=outside:Half",
     "data.channels=2 model=beside_networks:mapped",
     "model.widths=[]",
     "model.widths=[16,12]",

@@ -12,7 +12,8 @@ from torch import nn
 from feddecorr.errors import UserError
 from feddecorr.methods.method import Method
 from feddecorr.models.model import Shape
-from feddecorr.training.batched.chain import makes_maps, multiplications, obstacle
+from feddecorr.training.batched.linear import linear_chain
+from feddecorr.training.batched.trial import multiplications, obstacle
 
 if TYPE_CHECKING:
     from feddecorr.config.experiment import Experiment
@@ -20,20 +21,17 @@ if TYPE_CHECKING:
 LARGEST = 32
 """Clients in a group under `auto`: more bring little, and fewer groups could be run at once."""
 
-TINY = 1 << 22
-"""Multiplications of weights in a step's forward pass, up to which `auto` puts clients side by side.
+TINY = 1 << 20
+"""Multiplications of a batch with the weights of one layer, on average, up to which `auto` trains clients at once.
 
-Beyond that a step's products take longer than the calls that are saved, and the weights of many leave the caches. Of 25
-networks with convolutions (widths 8, 16, 32 to 64, 128, LeNet; 8×8 to 32×32) those below took 1.6 to 6 times the
-processor time per image one by one; of steps between 4 and 13 million 0.7 to 2.5 times, of larger ones less than once.
+Below, a step takes longer to be called than to be done, on any device, and clients at once share the calls; above, the
+products take the time, and there is nothing to share.
 """
 
 THIN = 1 << 18
-"""Weights of a network with convolutions, up to which `auto` puts clients side by side.
+"""Weights up to which `auto` trains clients at once, but for perceptrons.
 
-PyTorch brings the weights of a convolution into another order in every step, and takes longer for that where it has
-groups: with 170 thousand weights, one by one took 1.65 times as long, with 690 thousand (the convnet's own widths) 0.55
-times, in steps of 4 million multiplications at most.
+Every step of every client reads and writes them all, and stacked convolutions bring them into another order, too.
 """
 
 
@@ -56,27 +54,26 @@ def choose(experiment: Experiment, shape: Shape, build_model: Callable[[], nn.Mo
         raise UserError(f"training.pre_aggregate=true cannot be: {looks}")
     if wanted == 1:
         return Together(1)
+    because = _obstacle(experiment)
     model = build_model()
-    because = _obstacle(experiment, model)
-    if wanted != "auto":
-        if because:
-            raise UserError(
-                f"training.clients_per_batch={wanted} cannot be: {because}; "
-                "training.clients_per_batch=1 is always possible"
-            )
-        return Together(wanted, merge=merge)
-    because = because or _too_large(experiment, model, shape)
-    return Together(1, because) if because else Together(_even(experiment.cohort), merge=merge)
+    if wanted == "auto":
+        because = because or _too_large(experiment, model, shape)
+    because = because or obstacle(model, shape)
+    if because and wanted != "auto":
+        raise UserError(
+            f"training.clients_per_batch={wanted} cannot be: {because}; training.clients_per_batch=1 is always possible"
+        )
+    if because:
+        return Together(1, because)
+    return Together(_even(experiment.cohort) if wanted == "auto" else wanted, merge=merge)
 
 
-def _obstacle(experiment: Experiment, model: nn.Module) -> str:
+def _obstacle(experiment: Experiment) -> str:
     if type(experiment.method).gradient is not Method.gradient:
         return f"{type(experiment.method).__name__} takes its gradients by itself, from one client's live network"
     if experiment.training.precision != "fp32":
         return f"training.precision={experiment.training.precision} is for a network by itself"
-    if experiment.method.needs_feature_maps and makes_maps(model):
-        return f"{type(experiment.method).__name__} looks at what one client's live network makes on its way"
-    return obstacle(model) or ""
+    return ""
 
 
 def _who_looks(experiment: Experiment) -> str:
@@ -96,10 +93,11 @@ def _who_looks(experiment: Experiment) -> str:
 
 def _too_large(experiment: Experiment, model: nn.Module, shape: Shape) -> str:
     weights = sum(parameter.numel() for parameter in model.parameters())
-    if makes_maps(model) and weights > THIN:
-        return f"convolutions of {weights} weights in all are not thin"
+    if weights > THIN and not linear_chain(model):
+        return f"a network of {weights} weights is not thin"
     batch, work = experiment.training.batch, multiplications(model, shape)
-    return f"a batch of {batch} with {work} multiplications each is no tiny step" if batch * work > TINY else ""
+    each = batch * sum(work) // max(1, len(work))
+    return f"a batch of {batch} with {each} multiplications in a layer is no tiny step" if each > TINY else ""
 
 
 def _even(cohort: int) -> int:

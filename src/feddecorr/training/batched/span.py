@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from feddecorr.objective.optimizers import SGD
-from feddecorr.training.batched.chain import first_products
+from feddecorr.training.batched.linear import first_weights
 
 if TYPE_CHECKING:
     from feddecorr.training.batches import Visits
@@ -27,7 +27,7 @@ def spanned_weights(task: Task, model: nn.Module, visits: Sequence[Visits]) -> s
 
     None where steps are not linear in weights and gradients, where images change, or where it would not pay.
     """
-    training, name = task.experiment.training, first_products(model)
+    training, name = task.experiment.training, first_weights(model)
     if (
         name is None
         or not isinstance(training.optimizer, SGD)

@@ -1,126 +1,134 @@
-"""Networks of several clients, their weights stacked: one product for each layer, over all clients."""
+"""The networks of several clients as one: `torch.func.vmap` of the module over stacked parameters and buffers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call, vmap
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from feddecorr.collapse.representation import find_classifier
+from feddecorr.collapse.feature_maps import FeatureMaps, capture_feature_maps
+from feddecorr.collapse.representation import Representations, capture_representations, find_classifier
 from feddecorr.core.states import State
-from feddecorr.training.batched import joined_maps
-from feddecorr.training.batched.chain import MAPPING, layers
+from feddecorr.training.batched.linear import forward, linear_chain
+from feddecorr.training.batched.rules import Rules
+
+
+class Outputs(NamedTuple):
+    """What the networks make of images: tensors of shape (clients, n, …)."""
+
+    z: Tensor
+    logits: Tensor
+    levels: Sequence[Tensor]
 
 
 class Stacked:
-    """The networks of several clients, which all begin with the weights sent, each with its own buffers.
+    """One module with stacked parameters, (clients, …): all begin with the weights sent, each with its own buffers.
 
-    Images come as (clients, n, channels, height, width), and logits leave as (clients, n, classes). The weights
-    named by `elsewhere` are not held here: their products come in place of the images.
+    Call it while it is `watching`. The parameter named by `elsewhere` is not held here.
     """
+
+    _seen: Representations
 
     def __init__(
         self, model: nn.Module, sent: Mapping[str, Tensor], buffers: Sequence[State], *, elsewhere: str | None = None
     ) -> None:
-        self._parameters = {name: each for name, each in model.named_parameters() if name != elsewhere}
-        self._names = {id(each): name for name, each in [*model.named_parameters(), *model.named_buffers()]}
-        self._elsewhere = elsewhere
-        self._layers = [layer for _, layer in layers(model)]
-        self._classifier = find_classifier(model)
-        clients = len(buffers)
-        self._whole = {name: _out_buffers(clients, each).copy_(sent[name]) for name, each in self._parameters.items()}
+        self._model, self._levels, clients = model, FeatureMaps(), len(buffers)
+        self._like = {name: each for name, each in model.named_parameters() if name != elsewhere}
+        self._function, self._chain, self._classifier = functional(model), linear_chain(model), find_classifier(model)
+        # Contiguous, whatever the module's own memory format is: vmap's rules for channels-last are incomplete.
+        self._weights = {name: _out_buffers(clients, each).copy_(sent[name]) for name, each in self._like.items()}
         self._buffers = {name: _out_buffers(clients, each) for name, each in model.named_buffers()}
         for name, whole in self._buffers.items():
             for mine, own in zip(whole, buffers, strict=True):
                 mine.copy_(own[name])
+        self._call = vmap(self._call_one, randomness="error")  # random numbers are to come from each client's stream
         self.narrow(clients)
+
+    @contextmanager
+    def watching(self, *, levels: bool = False) -> Iterator[None]:
+        """Catch representations and, if asked to, levels; attention runs in a form that vmap has a rule for."""
+        with capture_representations(self._model) as self._seen, sdpa_kernel(SDPBackend.MATH):
+            if not levels:
+                yield
+                return
+            with capture_feature_maps(self._model) as self._levels:
+                yield
 
     def narrow(self, clients: int) -> None:
         """Go on with the first clients alone."""
-        self._clients = clients
-        trained = {name: parameter.requires_grad for name, parameter in self._parameters.items()}
-        self.weights = {name: whole[:clients].requires_grad_(trained[name]) for name, whole in self._whole.items()}
+        self.weights = {
+            name: whole[:clients].requires_grad_(self._like[name].requires_grad)
+            for name, whole in self._weights.items()
+        }
+        self.buffers = {name: whole[:clients] for name, whole in self._buffers.items()}
         self.trainable = [weight for weight in self.weights.values() if weight.requires_grad]
 
-    def __call__(self, x: Tensor, sizes: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """Return the representations and the logits of images, of which the first are a client's batch."""
-        z = x
-        for layer in self._layers:
-            if layer is self._classifier:
-                z = x
-            if isinstance(layer, MAPPING):
-                x = self._map(joined_maps.join(x) if x.ndim == 5 else x, layer, sizes)
-            elif isinstance(layer, nn.Flatten):
-                x = joined_maps.flatten(x, self._clients) if x.ndim == 4 else x.flatten(2)
-            else:
-                x = self._multiply(x, layer) if isinstance(layer, nn.Linear) else layer(x)
-        return z, x
-
-    def _map(self, x: Tensor, layer: nn.Module, sizes: Sequence[int]) -> Tensor:
-        if isinstance(layer, nn.Conv2d):
-            return joined_maps.convolve(x, layer, self.weights[self._names[id(layer.weight)]], self._of(layer.bias))
-        if isinstance(layer, nn.GroupNorm):
-            return joined_maps.normalize_groups(x, layer, self._affine(layer), self._clients)
-        if isinstance(layer, nn.BatchNorm2d):
-            mean, variance, batches = (
-                self._buffers[self._names[id(each)]][: self._clients]
-                for each in (layer.running_mean, layer.running_var, layer.num_batches_tracked)
+    def __call__(self, x: Tensor, rows: Tensor | None = None) -> Outputs:
+        """Return what the networks, or those in these rows, make of images (clients, n, …); buffers follow."""
+        if self._chain:
+            stacked = {id(self._like[name]): weight for name, weight in self.weights.items()}
+            return Outputs(*forward(self._chain, self._classifier, stacked, x), [])
+        weights, buffers = self.weights, self.buffers
+        if rows is not None:
+            weights, buffers = (
+                {n: each.index_select(0, rows) for n, each in held.items()} for held in (weights, buffers)
             )
-            batches += layer.training
-            return joined_maps.normalize_batches(x, layer, self._affine(layer), (mean, variance), sizes)
-        alike: Tensor = layer(x)
-        return alike
+        with Rules():
+            z, logits, levels, changed = self._call(weights, buffers, x.contiguous())
+        with torch.no_grad():
+            for name, buffer in changed.items():
+                if rows is not None:
+                    self.buffers[name].index_copy_(0, rows, buffer)
+                elif buffer.data_ptr() != self.buffers[name].data_ptr():  # not updated in place
+                    self.buffers[name].copy_(buffer)
+        return Outputs(z, logits, levels)
 
-    def _affine(self, layer: nn.GroupNorm | nn.BatchNorm2d) -> joined_maps.Affine:
-        return self._of(layer.weight), self._of(layer.bias)
-
-    def _multiply(self, x: Tensor, layer: nn.Linear) -> Tensor:
-        weight = self._names[id(layer.weight)]
-        bias = self._of(layer.bias)
-        if weight == self._elsewhere:
-            return x if bias is None else x + bias.unsqueeze(1)
-        product: Tensor = _Products.apply(x, self.weights[weight], bias)  # type: ignore[no-untyped-call]  # PyTorch's
-        return product
-
-    def _of(self, parameter: Tensor | None) -> Tensor | None:
-        return None if parameter is None else self.weights[self._names[id(parameter)]]
+    def _call_one(self, weights: State, buffers: State, x: Tensor) -> tuple[Tensor, Tensor, list[Tensor], State]:
+        state = {**weights, **buffers}
+        logits = self._function(state, x)
+        return self._seen.z, logits, self._levels.pooled, {name: state[name] for name in buffers}
 
     def of(self, client: int) -> tuple[State, State]:
-        """Return the weights and the buffers of one client."""
-        weights, buffers = (
-            {name: whole[client].detach() for name, whole in held.items()} for held in (self._whole, self._buffers)
-        )
-        return weights, buffers
+        """Return the weights and the buffers of one client, laid out as the module's."""
+        weights = {name: _like(whole[client].detach(), self._like[name]) for name, whole in self._weights.items()}
+        return weights, {name: whole[client].detach() for name, whole in self._buffers.items()}
 
     @torch.no_grad()
     def mean(self, shares: Tensor) -> State:
         """Return the mean of all clients' weights by these shares, which add up to one."""
-        return {name: torch.tensordot(shares, whole, 1) for name, whole in self._whole.items()}
+        means = {name: torch.tensordot(shares, whole, 1) for name, whole in self._weights.items()}
+        return {name: _like(mean, self._like[name]) for name, mean in means.items()}
+
+
+def functional(model: nn.Module) -> Callable[[State, Tensor], Tensor]:
+    """Return the module as a function of its parameters and buffers; what it assigns is written back to those.
+
+    As `functional_call` with `tie_weights`, but a module that has two names is itself again afterwards.
+    """
+    known = {id(tensor): name for name, tensor in (*model.named_buffers(), *model.named_parameters())}
+    ties = {
+        f"{place}.{own}" if place else own: known[id(tensor)]
+        for place, module in model.named_modules()
+        for own, tensor in (*module.named_parameters(recurse=False), *module.named_buffers(recurse=False))
+    }
+    ties = {name: first for name, first in ties.items() if name != first}
+
+    def call(state: State, x: Tensor) -> Tensor:
+        state |= {name: state[first] for name, first in ties.items()}
+        logits: Tensor = functional_call(model, state, (x,), tie_weights=False)
+        return logits
+
+    return call
 
 
 def _out_buffers(clients: int, like: Tensor) -> Tensor:
-    """Return room for a tensor of each client, each laid out like this one."""
-    shape, strides = (clients, *like.shape), (like.numel(), *like.stride())
-    return torch.empty_strided(shape, strides, dtype=like.dtype, device=like.device)
+    return torch.empty((clients, *like.shape), dtype=like.dtype, device=like.device)
 
 
-class _Products(torch.autograd.Function):
-    """The products xWᵀ + b of each client, whose gradient lies in memory as W does; PyTorch's own is transposed."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        ctx.save_for_backward(x, weight)
-        return torch.bmm(x, weight.mT) if bias is None else torch.baddbmm(bias.unsqueeze(1), x, weight.mT)
-
-    @staticmethod
-    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:
-        (slope,) = slopes
-        x, weight = ctx.saved_tensors
-        wanted = ctx.needs_input_grad
-        return (
-            torch.bmm(slope, weight) if wanted[0] else None,
-            torch.bmm(slope.mT, x) if wanted[1] else None,
-            slope.sum(1) if wanted[2] else None,
-        )
+def _like(tensor: Tensor, like: Tensor) -> Tensor:
+    return tensor if tensor.stride() == like.stride() else torch.empty_like(like, requires_grad=False).copy_(tensor)
