@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import ClassVar, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -31,12 +31,11 @@ Step = TypeVar("Step")
 
 
 class Learner(Protocol[Step]):
-    """What the loop trains: one client's network, or those of several at once.
+    """What the loop trains: one client's network, or those of several at once."""
 
-    `stacked` says that the first dimension of all that is trainable is that of the clients.
-    """
-
-    stacked: ClassVar[bool]
+    @property
+    def stacked(self) -> bool:
+        """Whether the first dimension of all that is trainable is that of the clients."""
 
     @property
     def trainable(self) -> Sequence[Tensor]:
