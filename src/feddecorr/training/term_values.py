@@ -17,8 +17,8 @@ from feddecorr.errors import RunError
 class TermSums:
     """Keeps what every term was in every pass; a step has one pass, unless its method takes several.
 
-    A value has the shape () for one client, and (clients,) for several: the first ones, because clients with fewer steps
-    come later.
+    A value has the shape () for one client, and (clients,) for several: the first ones, because clients with fewer
+    steps come later.
     """
 
     def __init__(self, names: Sequence[str]) -> None:
