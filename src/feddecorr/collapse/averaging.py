@@ -1,4 +1,4 @@
-"""Does averaging itself collapse? The local models of a round beside their average, on the same images."""
+"""Does averaging itself collapse? The local models of a round and their average, on the same images."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Averaging:
 
     @classmethod
     def of(cls, local: Sequence[Measures], averaged: Measures, classes: int) -> Averaging:
-        """Compare; all have seen the same images of so many classes."""
+        """Compare; all have seen the same images of that many classes."""
         return cls(
             clients=len(local),
             local_effective_rank=geometric_mean([each.effective_rank for each in local]),
@@ -77,7 +77,7 @@ def averaging_effect(local: Sequence[float], averaged: float) -> float | None:
 
 
 def tail_of(found: Measures, classes: int) -> float:
-    """Return the share of the variance beyond the directions that so many classes need."""
+    """Return the share of the variance beyond the directions that this many classes need."""
     return tail_share(torch.tensor(found.singular_values, dtype=torch.float64), classes - 1)
 
 

@@ -25,7 +25,7 @@ ClassSpreads = Mapping[int, ClassSpread]
 """Count, mean and spread of each class, by its label."""
 
 CustomMeasure = Callable[[Principal, ClassSpreads | None], float | None]
-"""A measure of your own: of all representations and, where there are labels, of those of each class."""
+"""A custom measure: of all representations and, where there are labels, of those of each class."""
 
 
 def measure_custom(
@@ -152,7 +152,7 @@ def find_reference(diagnosis: Diagnosis, others: Sequence[Diagnosis]) -> Diagnos
 
 @dataclass(frozen=True)
 class Subject:
-    """What is known of a model beside its representations: itself, its classifier's weight, what to compare it to."""
+    """What is known of a model besides its representations: itself, its classifier's weight, what to compare it to."""
 
     model: nn.Module | None = None
     classifier: Tensor | None = None

@@ -60,7 +60,7 @@ class Subsample:
 
 @dataclass(frozen=True)
 class ChunkStatistics:
-    """What is found out about one chunk by itself, whoever does it; the chunk is kept for the sample."""
+    """The statistics of one chunk, on its own; the chunk is kept for the subsample."""
 
     chunk: Batch
     statistics: Statistics

@@ -109,7 +109,7 @@ def _correlations(moments: Moments) -> dict[str, float]:
     variances = moments.scatter.diagonal()
     scale = torch.where(variances > 0, variances, 1.0).rsqrt()
     plain = (moments.scatter * scale[:, None] * scale).fill_diagonal_(0).square().sum()
-    # As `decorrelation.feddecorr` on all samples at once, with its small number beside each unbiased variance.
+    # As `decorrelation.feddecorr` on all samples at once, with its small number added to each unbiased variance.
     scale = (variances / (n - 1) + EPSILON).rsqrt()
     squares = (moments.scatter * scale[:, None] * scale / (n - 1)).square()
     return {

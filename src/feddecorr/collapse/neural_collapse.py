@@ -133,7 +133,7 @@ def _duality_gap(means: Tensor, classifier: Tensor | None, labels: list[int]) ->
 class DecisionMeasures:
     """`accuracy` and `loss` are of all samples, `nc4_disagreement` of those in the sample that is kept.
 
-    `loss` is the mean cross-entropy, for whoever sees the logits to set: a pass leaves decisions alone.
+    `loss` is the mean cross-entropy, set by the evaluator, which sees the logits: a pass keeps decisions alone.
     """
 
     accuracy: float | None = None

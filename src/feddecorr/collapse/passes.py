@@ -79,7 +79,7 @@ def _move(value: Any, device: torch.device) -> Any:
 
 
 def _labels(labels: Any, device: torch.device) -> Tensor | None:
-    """Return labels as integers of shape (n,); what has another form is no class (a target of regression, say)."""
+    """Return labels as integers of shape (n,); other forms are not classes (regression targets, say)."""
     if labels is None:
         return None
     found = torch.as_tensor(labels)

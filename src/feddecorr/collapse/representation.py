@@ -1,4 +1,4 @@
-"""The representation is what the classifier takes in; it is caught during the ordinary forward pass."""
+"""The penultimate representation, which is the classifier's input, captured during the ordinary forward pass."""
 
 from __future__ import annotations
 

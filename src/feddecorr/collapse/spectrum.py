@@ -83,7 +83,7 @@ def dimensions_for(values: Tensor, share: float) -> int:
 
 
 def tail_share(values: Tensor, strongest: int) -> float:
-    """Return the share of the variance beyond so many of the strongest directions."""
+    """Return the share of the variance beyond that many of the strongest directions."""
     total = float(values.sum())
     return float(values[strongest:].sum()) / total if total > 0 else 0.0
 

@@ -110,7 +110,7 @@ class Statistics:
 
 
 def check(z: Tensor, labels: Tensor | None) -> None:
-    """Refuse what is no batch of representations."""
+    """Refuse what is not a batch of representations."""
     if z.ndim != 2 or z.shape[1] == 0:
         raise UserError(f"representations have the shape (samples, features), not {tuple(z.shape)}")
     if not z.is_floating_point():

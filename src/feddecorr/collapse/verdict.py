@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 MEANINGS = {
     "samples": "samples that were seen",
     "dimensions": "features, d",
-    "maximum_rank": "dimensions that so many samples can span: min(samples − 1, d)",
+    "maximum_rank": "dimensions that this many samples can span: min(samples − 1, d)",
     "effective_rank": "exp of the entropy of the covariance's singular values",
     "effective_rank_of_features": "the same of the centred features' singular values",
     "rankme": "the same of the features as they are, not centred",

@@ -60,7 +60,7 @@ def classifier_weight(layer: nn.Module) -> Tensor | None:
     if not isinstance(weight, Tensor) or weight.ndim < 2:
         return None
     rows = weight.detach().flatten(1).double()
-    return rows if rows.shape[1] == weight.shape[1] else None  # a convolution over several positions is no matrix
+    return rows if rows.shape[1] == weight.shape[1] else None  # a convolution over several positions is not a matrix
 
 
 def _centred(classifier: Tensor | None, principal: Principal) -> Tensor | None:

@@ -1,4 +1,4 @@
-"""What a value of somebody else's may be: its type, its size and its range, said once, with a sentence for all else."""
+"""Validation of values that others sent: type, size and range, and a sentence for anything else."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class AnyText:
     """Text of any kind, which is made `printable` where it is used."""
 
     def __call__(self, value: Any, name: str) -> None:
-        """Refuse what is no text."""
+        """Refuse what is not text."""
         if not isinstance(value, str):
             raise refusal(name, value, "text")
 
@@ -103,7 +103,7 @@ class OneOf:
 
 @dataclass(frozen=True)
 class ListOf:
-    """A sequence of values of one kind, so many at least and at most."""
+    """A sequence of values of one kind, with bounds on its length."""
 
     each: Check
     most: int
@@ -119,7 +119,7 @@ class ListOf:
 
 @dataclass(frozen=True)
 class MappingOf:
-    """Values of one kind by names, so many at most."""
+    """Values of one kind by name, with a bound on their number."""
 
     names: Check
     values: Check

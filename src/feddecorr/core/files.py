@@ -1,4 +1,4 @@
-"""Files that are either whole or not there: written beside, brought to the disk, and moved into place."""
+"""Files that are either whole or not there: written next to it, flushed to the disk, and moved into place."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class Update:
 
     `weights` are the trained weights themselves, not their change: the mean of one client is then that
     client, to the last bit. `amount` is the sum of the learning rates of the local steps, counted as plain SGD
-    steps: under momentum, a gradient goes on acting in later steps (FedNova's ‖a‖₁, times the learning rate).
+    steps: under momentum, a gradient keeps acting in later steps (FedNova's ‖a‖₁, times the learning rate).
     `metrics` are the means of the objective's terms, `epochs` those of each local epoch where they are recorded.
     `note` is for the run's record: what a reader has to know of this update. `evidence` is what the client found out
     about its model on images of its own, where the server has none. `beside` are further clients, where the update is

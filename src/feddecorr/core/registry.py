@@ -1,4 +1,4 @@
-"""A kind is a frozen, validated set of options; a family is the literal table of its kinds by name."""
+"""A config is a frozen, validated set of options; a registry is the literal table of its classes by name."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Config(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, ser_json_inf_nan="strings")
 
     argument: ClassVar[str | None] = None
-    """The option that may follow the kind's name after a colon: `folder:PATH` is the kind `folder` with that path."""
+    """The option that may follow the name after a colon: `folder:PATH` is `folder` with that path."""
 
     @model_validator(mode="before")
     @classmethod
@@ -44,7 +44,7 @@ class Config(BaseModel):
 
     @classmethod
     def parse(cls, settings: Mapping[str, Any], trust: Trust | None = None) -> Self:
-        """Return the kind with these settings, or say in plain words what is wrong with them.
+        """Return an instance with these settings, or say in plain words what is wrong with them.
 
         Settings of a file are given with the trust in it, else code that they name is imported as if said here.
         """
@@ -59,7 +59,7 @@ class Config(BaseModel):
 
     @classmethod
     def line(cls) -> str:
-        """Return the first line of the docstring, which says what the kind is."""
+        """Return the first line of the docstring, which says what the class is."""
         return (cls.__doc__ or "").strip().splitlines()[0]
 
 
@@ -73,10 +73,10 @@ K = TypeVar("K", bound=Config)
 
 
 class Registry(Generic[K]):
-    """The kinds of one noun (method, data, …) by name, and how they are read and written.
+    """The classes of one noun (method, data, …) by name, and how their instances are parsed and dumped.
 
-    A name of the form `package.module:Class` takes a kind that lives outside of this project. What is found
-    there but is no kind is given to the kind named `wrapper`, if there is one, as its option `source`.
+    A name of the form `package.module:Class` is your own class, outside of this project. What is found there but is
+    not such a class becomes the option `source` of the class named `wrapper`, if there is one.
     """
 
     def __init__(self, noun: str, base: type[K], table: Mapping[str, type[K]], *, wrapper: str | None = None) -> None:
@@ -87,11 +87,11 @@ class Registry(Generic[K]):
 
     @property
     def default(self) -> str:
-        """The first kind of the table is the one that options without a name belong to."""
+        """The first class of the table, to which options without a name belong."""
         return next(iter(self.table))
 
     def parse(self, value: object, trust: Trust | None = None) -> K:
-        """Take a kind, its name, or a mapping of `name` and options; `trust` is that in the file they come from."""
+        """Take an instance, a name, or a mapping of `name` and options; `trust` is that in the file they come from."""
         if isinstance(value, self.base):
             return value
         if isinstance(value, str):
@@ -115,11 +115,11 @@ class Registry(Generic[K]):
         return {"name": self.name(kind), **self.options(kind)}
 
     def is_closed(self, kind: K) -> bool:
-        """Tell whether it stands for a kind that was not opened: of such, only name and options are known."""
+        """Tell whether it stands for a class that was not imported: only its name and options are known."""
         return isinstance(kind, self._closed)
 
     def options(self, kind: K, *, defaults: bool = True) -> dict[str, Any]:
-        """Return the options of a kind, ready for JSON, with or without those that are the (known) defaults."""
+        """Return the options of an instance, ready for JSON, with or without those that are the (known) defaults."""
         if self.is_closed(kind):
             return dict(getattr(kind, "options"))  # noqa: B009 - the class is made while the program runs
         return options_of(kind, defaults=defaults)
@@ -136,7 +136,7 @@ class Registry(Generic[K]):
         return found
 
     def name(self, kind: K) -> str:
-        """Return the name under which the kind is found again."""
+        """Return the name under which the class is found again."""
         if self.is_closed(kind):
             return str(getattr(kind, "name"))  # noqa: B009 - see above
         for name, cls in self.table.items():
@@ -145,7 +145,7 @@ class Registry(Generic[K]):
         return f"{type(kind).__module__}:{type(kind).__qualname__}"
 
     def field(self) -> tuple[BeforeValidator, PlainSerializer]:
-        """Return the pydantic annotations that make a field hold a kind of this family."""
+        """Return the pydantic annotations that make a field hold one instance of this registry."""
 
         def parse(value: object, info: ValidationInfo) -> K:
             return self.parse(value, info.context)
@@ -153,9 +153,9 @@ class Registry(Generic[K]):
         return BeforeValidator(parse), PlainSerializer(self.dump)
 
     def fields(self) -> tuple[BeforeValidator, PlainSerializer]:
-        """Return the pydantic annotations that make a field hold several kinds of this family by name.
+        """Return the pydantic annotations that make a field hold several instances of this registry by name.
 
-        They may be given as names, or as a table of options by name; `NAME=KIND` gives a kind another name.
+        They may be given as names, or as a table of options by name; a name given as `NAME=CLASS` is your choice.
         """
 
         def parse(value: object, info: ValidationInfo) -> object:
@@ -183,7 +183,7 @@ class Registry(Generic[K]):
 
     @cached_property
     def _closed(self) -> Any:
-        """What stands for a kind that is not opened: it keeps its name and options, and refuses to do anything."""
+        """The stand-in for a class that is not imported: it keeps name and options, and refuses to do anything."""
 
         def refuse(kind: Any, *_: object, **__: object) -> None:
             raise UserError(f"{self.noun} '{kind.name}' was only looked at, not imported")

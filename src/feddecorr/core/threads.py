@@ -14,7 +14,7 @@ GAIN = 0.68
 
 
 def threads_for(cohort: int, cores: int) -> int:
-    """Return the threads of one client with which a round of so many clients, equal in size, is done first.
+    """Return the threads of one client with which a round of that many clients, equal in size, is done first.
 
     By counting: a division into more workers than there are clients leaves cores idle, and so does the last of
     several turns in which fewer clients are left than workers.

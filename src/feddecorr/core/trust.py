@@ -49,7 +49,7 @@ STRANGER = Trust()
 """Trust in a file that anybody may have written."""
 
 CLOSED = Trust(closed=True)
-"""For who only looks."""
+"""For settings that are only looked at."""
 
 
 def import_named(name: str, trust: Trust | None = None) -> Any:
@@ -81,7 +81,7 @@ def _get(name: str, hint: str = "") -> Any:
 
 @contextmanager
 def _elsewhere() -> Iterator[None]:
-    """Keep the working directory out of the search for a while: whoever sent a run may have put a module there."""
+    """Keep the working directory out of the search for a while: the sender of a run may have put a module there."""
     before = sys.path[:]
     sys.path[:] = [place for place in before if place not in _looked_up]
     try:

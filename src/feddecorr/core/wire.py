@@ -28,7 +28,7 @@ from feddecorr.core.states import State
 from feddecorr.errors import UserError
 
 NOTE = "feddecorr"
-"""The key of the header under which a message says what it is and what is in it beside tensors."""
+"""The key of the header under which a message says what it is and what is in it besides tensors."""
 
 MOST_TENSORS = 1 << 16
 """Tensors in a message."""
@@ -55,7 +55,7 @@ FIELDS: dict[str, dict[str, Check]] = {
         "note": Text(),
     },
 }
-"""What a message of each kind may hold beside tensors, whoever sent it: so much can be said without knowing the run."""
+"""What a message of each kind may hold besides tensors: what can be checked without knowing the run."""
 
 Message = TypeVar("Message", bound=Broadcast | Update | Failure)
 

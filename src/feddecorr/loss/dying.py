@@ -8,7 +8,7 @@ from collections.abc import Callable
 from torch import Tensor
 
 RISE = 0.1
-"""A share of all features that counts: so many more than at the start must be dead, twice in a row."""
+"""A share of all features that counts: that many more than at the start must be dead, twice in a row."""
 
 
 class DyingFeatures(UserWarning):
@@ -30,7 +30,7 @@ class DyingWatch:
         self._told = False
 
     def see(self, share: float) -> None:
-        """Take the next share; one that is high by chance, as on a batch of one class, is no reason to warn."""
+        """Take the next share; one that is high by chance, as on a batch of one class, is not a reason to warn."""
         if self._told:
             return
         if self._start is None and (self._find is None or share >= RISE):

@@ -19,7 +19,7 @@ class FedACG(Method):
     """Sends w + λ·m, a look ahead along the server's momentum, and holds clients near it (Kim et al., CVPR 2024).
 
     With m ← λ·m + Δ, Δ the mean change from what was sent, w ← w + m is the clients' mean, and m is what the server
-    moved by. Nothing is sent beside the weights.
+    moved by. Nothing is sent besides the weights.
     """
 
     term_names = ("proximal",)

@@ -8,7 +8,7 @@ from pydantic import Field
 from torch import Tensor
 
 from feddecorr.methods.method import Method
-from feddecorr.objective.context import ClientContext, Compute, GradientRule, gradient_beside, scaled_to
+from feddecorr.objective.context import ClientContext, Compute, GradientRule, perturbed_gradient, scaled_to
 
 
 class FedSAM(Method):
@@ -20,6 +20,6 @@ class FedSAM(Method):
         """Take the gradient uphill."""
 
         def uphill(compute: Compute) -> Sequence[Tensor]:
-            return gradient_beside(context, scaled_to(self.rho, compute()), compute)
+            return perturbed_gradient(context, scaled_to(self.rho, compute()), compute)
 
         return uphill

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import kl_div, log_softmax
 
 from feddecorr.methods.method import Method
-from feddecorr.objective.context import TINY, ClientContext, Compute, GradientRule, gradient_beside, scaled_to
+from feddecorr.objective.context import TINY, ClientContext, Compute, GradientRule, perturbed_gradient, scaled_to
 from feddecorr.objective.reference_models import RoundReference
 from feddecorr.objective.terms import Pass
 
@@ -40,7 +40,7 @@ class FedSOL(Method):
             shift = scaled_to(self.rho, compute(forgetting))
             if self.adaptive:
                 shift = [step * _moved(*pair) for step, *pair in zip(shift, context.trainable, sent, strict=True)]
-            return gradient_beside(context, shift, compute)
+            return perturbed_gradient(context, shift, compute)
 
         return stabilized
 

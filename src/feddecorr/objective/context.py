@@ -27,7 +27,7 @@ class ClientContext:
 
     @property
     def counts(self) -> Tensor:
-        """The number of the client's examples of each class, as floats beside the model."""
+        """The number of the client's examples of each class, as floats on the model's device."""
         counts = torch.bincount(self.labels, minlength=self.classes)
         return counts.to(next(self.model.parameters()))
 
@@ -77,7 +77,7 @@ def scaled_to(length: float, direction: Sequence[Tensor]) -> list[Tensor]:
     return [part * factor for part in direction]
 
 
-def gradient_beside(context: ClientContext, shift: Sequence[Tensor], compute: Compute) -> Sequence[Tensor]:
+def perturbed_gradient(context: ClientContext, shift: Sequence[Tensor], compute: Compute) -> Sequence[Tensor]:
     """Return the gradient at w + shift; weights and BatchNorm statistics are put back as they were."""
     trainable = context.trainable
     state = [*trainable, *context.model.buffers()]

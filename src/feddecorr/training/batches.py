@@ -1,4 +1,4 @@
-"""Which of its images a client takes in which local step: the same, whoever trains beside it."""
+"""Which of its images a client takes in which local step: the same, with or without others at its side."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def batch_sizes(count: int, size: int) -> tuple[int, ...]:
 
 
 def epoch_sizes(training: Training, count: int) -> list[tuple[int, ...]]:
-    """Return the sizes of the batches of each local epoch of a client with so many images."""
+    """Return the sizes of the batches of each local epoch of a client with that many images."""
     whole = batch_sizes(count, training.batch)
     return [whole[:steps] for steps in training.steps_per_epoch(len(whole))]
 

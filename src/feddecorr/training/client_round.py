@@ -31,7 +31,7 @@ class ClientError(Exception):
 
 
 class ClientRound:
-    """What one client trains on, with which objective, and what comes of it; whoever trains beside it.
+    """What one client trains on, with which objective, and its update; alone or at once with others.
 
     Its objective and its end are the method's code, which may draw random numbers: they are to be asked for inside of
     `stream` or, of several clients, in the client's `turn`.
@@ -45,7 +45,7 @@ class ClientRound:
         self.stream = Stream(task.experiment.seed, "client", broadcast.round, shard.client)
         remembered = section(memory, BUFFERS) if task.experiment.batchnorm == "local" else {}
         self.buffers = remembered or broadcast.buffers
-        """What the client's network begins with beside the weights sent."""
+        """What the client's network begins with besides the weights sent."""
         self.context = ClientContext(
             client=shard.client,
             broadcast=broadcast,

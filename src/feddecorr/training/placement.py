@@ -24,7 +24,7 @@ def prepare(model: nn.Module, training: Training) -> nn.Module:
     """Make the network run as the experiment says."""
     try:
         placed: Any = model.to(training.device)
-    except (RuntimeError, AssertionError) as error:  # of a word that is no device, and of one that is not there
+    except (RuntimeError, AssertionError) as error:  # of a word that is not a device, and of one that is not there
         reason = (str(error) or type(error).__name__).splitlines()[0]
         raise UserError(f"training.device={training.device} cannot be used here: {reason}") from error
     model = placed.to(memory_format=MEMORY_FORMATS[training.memory_format])

@@ -60,7 +60,7 @@ class Shards:
         return self.bounds.diff().numpy()
 
     def digest(self) -> str:
-        """Return the sha256 of who holds which examples."""
+        """Return the sha256 of the assignment of examples to clients."""
         digest = hashlib.sha256(self.bounds.numpy().tobytes())
         digest.update(self.order.numpy().tobytes())
         return digest.hexdigest()

@@ -1,4 +1,4 @@
-"""One client's network by itself: the module as it is."""
+"""One client's network on its own: the module as it is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The task: what everyone who takes part knows."""
+"""The task: what every participant knows."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Task:
         return seen.z.shape[1]
 
     def groups(self, clients: Sequence[int]) -> list[Sequence[int]]:
-        """Return the clients of a round in groups that train side by side: the same, whoever runs them."""
+        """Return the clients of a round in groups that train at once: the same with every engine."""
         size = self.together.clients
         return [clients[start : start + size] for start in range(0, len(clients), size)]
 

@@ -17,8 +17,8 @@ from feddecorr.errors import RunError
 class TermSums:
     """Keeps what every term was in every pass; a step has one pass, unless its method takes several.
 
-    A value has the shape () for one client, and (clients,) for several: the first ones, because whoever takes the
-    fewest steps comes last.
+    A value has the shape () for one client, and (clients,) for several: the first ones, because clients with fewer
+    steps come later.
     """
 
     def __init__(self, names: Sequence[str]) -> None:
@@ -44,13 +44,13 @@ class TermSums:
         return means
 
     def mean(self, steps: Sequence[int], weights: Sequence[float]) -> dict[str, float]:
-        """Return the mean of each term over all clients by these weights, of whom each took so many steps."""
+        """Return the mean of each term over all clients by these weights, each of which took that many steps."""
         passes = torch.tensor([self._ends[count - 1] for count in steps])
         means = self._table.sum(0) / passes @ torch.tensor(weights, dtype=torch.float64) / sum(weights)
         return dict(zip(self._names, means.tolist(), strict=True))
 
     def epochs(self, client: int, lengths: Sequence[int]) -> dict[str, list[float]]:
-        """Return the means of each of a client's local epochs, which have so many steps."""
+        """Return the means of each of a client's local epochs, which have that many steps."""
         mine = self._table[..., client]
         bounds = [0, *(self._ends[count - 1] for count in accumulate(lengths))]
         each = [mine[start:stop].mean(0).tolist() for start, stop in pairwise(bounds)]
