@@ -5,7 +5,7 @@ from __future__ import annotations
 from benchmarks.quotes.pairs import ALPHA, main_runs
 from benchmarks.quotes.records import ROOT
 from feddecorr.report.printed import save
-from feddecorr.sweeps.printed_figures import FIGURES, Material
+from feddecorr.sweeps.printed_figures import FIGURES, FigureData
 
 PICTURES: dict[str, tuple[str, str, tuple[float, ...]]] = {
     "spectra": ("spectra", "small", ()),
@@ -20,4 +20,4 @@ def draw() -> None:
     """Draw all of them."""
     for name, (figure, scale, left_out) in PICTURES.items():
         runs = [run for run in main_runs(scale) if run.experiment["partition"]["alpha"] not in left_out]
-        save(FIGURES[figure].make(Material(runs, panels=ALPHA)), ROOT / "docs" / "reproduction" / f"{name}.svg")
+        save(FIGURES[figure].make(FigureData(runs, panels=ALPHA)), ROOT / "docs" / "reproduction" / f"{name}.svg")

@@ -112,7 +112,7 @@ def test_an_interrupted_run_goes_on_with_the_same_bits(session: Session, tmp_pat
 
 
 def test_an_actor_that_is_killed_is_replaced(session: Session) -> None:
-    """One in each round: nobody is missing, and the bits are those of serial."""
+    """One in each round: no_progress is missing, and the bits are those of serial."""
     experiment = small("method=scaffold", "rounds=3")
     found = []
     for record in run(experiment, through=Through(session, experiment)):

@@ -9,7 +9,7 @@ from PIL import Image
 from feddecorr.errors import UserError
 from feddecorr.report import printed
 from feddecorr.report.colours import colours
-from feddecorr.report.picture import Line, Panel, Picture, fan, shades
+from feddecorr.report.picture import Panel, Picture, Series, fan, shades
 from feddecorr.report.study_page import draw
 
 X = np.linspace(0, 4, 5)
@@ -18,7 +18,7 @@ LINES = Picture(
     "Lines & points",
     "",
     ("x", "y"),
-    [Panel("<b>", [*fan(X, np.outer(X, [1, 2])), Line(X, X, "#123456", "n", spread=[0.1] * 5)])],
+    [Panel("<b>", [*fan(X, np.outer(X, [1, 2])), Series(X, X, "#123456", "n", spread=[0.1] * 5)])],
 )
 CELLS = Picture("b", "Cells", "", ("k", "k'"), [Panel("", matrix=np.eye(3)), Panel("", matrix=np.ones((3, 3)))])
 CLOUD = Picture("c", "Sphere", "", ("", ""), [Panel("", cloud={"class 0": np.eye(3), "class 1": -np.eye(3)})])
@@ -71,14 +71,14 @@ def test_lines_bands_and_cells_are_where_the_picture_says() -> None:
 
 
 def test_what_is_to_be_in_view_is() -> None:
-    picture = Picture("a", "", "", ("x", "y"), [Panel("", [Line(X, X, "#000000")])], include=(-3.0, 9.0))
+    picture = Picture("a", "", "", ("x", "y"), [Panel("", [Series(X, X, "#000000")])], include=(-3.0, 9.0))
     low, high = printed.draw(picture).axes[0].get_ylim()
     assert low <= -3
     assert high >= 9
 
 
 def test_legends_name_each_line_once() -> None:
-    named = [Line(X, X, "#000000", "one"), Line(X, -X, "#ff0000", "two")]
+    named = [Series(X, X, "#000000", "one"), Series(X, -X, "#ff0000", "two")]
     figure = printed.draw(Picture("a", "", "", ("x", "y"), [Panel("l", named), Panel("r", named)]))
     (legend,) = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == ["one", "two"]

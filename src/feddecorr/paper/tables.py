@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from feddecorr.paper.grid import Seen
+from feddecorr.paper.grid import GridResults
 from feddecorr.paper.values import named, published
 from feddecorr.results.cells import MISSING, NOT_MEASURED, Cell
 from feddecorr.results.local_models import local_ranks
@@ -12,13 +12,13 @@ from feddecorr.results.sample import Sample
 from feddecorr.results.study import Finding, Label, Table
 from feddecorr.results.summary import STATISTICS
 
-Make = Callable[[Seen], list[Finding]]
+Make = Callable[[GridResults], list[Finding]]
 
 
 def accuracy(paper: str | None = None) -> Make:
     """Make a table of accuracies in percent, by all statistics; `paper` names the table to set beside it."""
 
-    def make(seen: Seen) -> list[Finding]:
+    def make(seen: GridResults) -> list[Finding]:
         rows = [
             [
                 *map(str, cell.labels.values()),
@@ -37,7 +37,7 @@ def accuracy(paper: str | None = None) -> Make:
 def gains(paper: str | None = None, axis: str = "regularizer", base: Label = "none") -> Make:
     """Make a table of paired differences in accuracy to the runs that have `base`, in percentage points."""
 
-    def make(seen: Seen) -> list[Finding]:
+    def make(seen: GridResults) -> list[Finding]:
         rows = []
         for without, cell in pairs(seen.cells, axis, base):
             differences = [cell.sample(statistic).minus(without.sample(statistic)) for statistic in STATISTICS]
@@ -52,7 +52,7 @@ def gains(paper: str | None = None, axis: str = "regularizer", base: Label = "no
     return make
 
 
-def ranks(seen: Seen) -> list[Finding]:
+def ranks(seen: GridResults) -> list[Finding]:
     """Make a table of how many dimensions the representations use, of global and of local models."""
     rows = [
         [
@@ -99,12 +99,12 @@ def _labels(cells: Sequence[Cell]) -> list[str]:
     return list(cells[0].labels) if cells else []
 
 
-def _published(paper: str, seen: Seen, cell: Cell) -> str:
+def _published(paper: str, seen: GridResults, cell: Cell) -> str:
     found = published(paper, cell.labels, seen.paper_data)
     return ", ".join(named(value.text(), value, cell.labels) for value in found) or NOT_MEASURED
 
 
-def _published_gain(paper: str, seen: Seen, pair: tuple[Cell, Cell]) -> str:
+def _published_gain(paper: str, seen: GridResults, pair: tuple[Cell, Cell]) -> str:
     before, after = (published(paper, cell.labels, seen.paper_data) for cell in pair)
     known = {value.labels["data"]: value.mean for value in before}
     texts = [

@@ -23,7 +23,7 @@ HEADINGS = ("run", "rounds", "last finished round")
 
 
 @dataclass(frozen=True)
-class _Seen:
+class _RunState:
     """A run as it was at a mark: what is known of it, and why no more can be known."""
 
     mark: str
@@ -43,7 +43,7 @@ class LivePage:
             if not folder.is_dir():
                 raise UserError(f"{folder} is no directory: name a run, or a folder in which runs are or will be")
         self._folders = folders
-        self._seen: dict[Path, _Seen] = {}
+        self._seen: dict[Path, _RunState] = {}
         self._page = "", ""
         self._lock = Lock()
 
@@ -88,18 +88,18 @@ def _mark(run: Path) -> str:
     return "; ".join(parts)
 
 
-def _look(path: Path, mark: str) -> _Seen:
+def _look(path: Path, mark: str) -> _RunState:
     """Read a run; one that is broken, or being removed, keeps nobody from seeing the others."""
     try:
         run = RunDirectory.open(path)
         summary, _ = Summary.of(run), run.roster()
     except Exception as error:  # it may be a stranger's: whatever is wrong with it is shown as its own
-        return _Seen(mark, problem=str(error))
+        return _RunState(mark, problem=str(error))
     lost = run.finished_rounds() - len(summary.rounds)
-    return _Seen(mark, summary, f"lines of {lost} rounds cannot be read" if lost > 0 else "")
+    return _RunState(mark, summary, f"lines of {lost} rounds cannot be read" if lost > 0 else "")
 
 
-def _progress(path: Path, seen: _Seen) -> list[str]:
+def _progress(path: Path, seen: _RunState) -> list[str]:
     if seen.summary is None:
         return [seen.problem, ""]
     done, wanted = len(seen.summary.rounds), seen.summary.experiment["rounds"]

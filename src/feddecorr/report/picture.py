@@ -14,7 +14,7 @@ DARK, LIGHT = np.array([18, 52, 110]), np.array([150, 200, 235])
 
 
 @dataclass(frozen=True)
-class Line:
+class Series:
     """A line, or only its points; without a name it is not in the legend.
 
     With a `spread`, a band reaches so far above and below it.
@@ -37,7 +37,7 @@ class Panel:
     """
 
     title: str
-    lines: Sequence[Line] = ()
+    lines: Sequence[Series] = ()
     matrix: Array | None = None
     names: tuple[Sequence[str], Sequence[str]] | None = None
     cloud: Mapping[str, Array] = field(default_factory=dict)
@@ -66,6 +66,6 @@ def shades(count: int) -> list[str]:
     return ["#" + "".join(f"{part:02x}" for part in colour) for colour in (DARK + mixes * (LIGHT - DARK)).astype(int)]
 
 
-def fan(x: Array, table: Array) -> list[Line]:
+def fan(x: Array, table: Array) -> list[Series]:
     """Return a line for every column, shaded from the first to the last."""
-    return [Line(x, column, colour) for column, colour in zip(table.T, shades(table.shape[1]), strict=True)]
+    return [Series(x, column, colour) for column, colour in zip(table.T, shades(table.shape[1]), strict=True)]

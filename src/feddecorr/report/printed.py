@@ -14,7 +14,7 @@ from feddecorr.core.escaping import matplotlib_text
 from feddecorr.core.files import write_bytes
 from feddecorr.errors import UserError
 from feddecorr.report.colours import colours
-from feddecorr.report.picture import Line, Panel, Picture
+from feddecorr.report.picture import Panel, Picture, Series
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -128,7 +128,7 @@ def draw(picture: Picture) -> Figure:
     return figure
 
 
-def _line(axis: Axes, line: Line, dash: str) -> None:
+def _line(axis: Axes, line: Series, dash: str) -> None:
     x, y = np.asarray(line.x, float), np.asarray(line.y, float)
     style: dict[str, Any] = {"linestyle": "", "marker": "o"} if line.points or len(x) == 1 else {"linestyle": dash}
     axis.plot(x, y, color=line.colour, label=matplotlib_text(line.name) or "_", **style)

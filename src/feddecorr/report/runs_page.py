@@ -10,7 +10,7 @@ from feddecorr.config.overrides import flatten
 from feddecorr.errors import UserError
 from feddecorr.report import figures
 from feddecorr.report.page import Section, write_page
-from feddecorr.report.seed_groups import Line, group_seeds
+from feddecorr.report.seed_groups import SeedGroup, group_seeds
 from feddecorr.results import curves
 from feddecorr.results.summary import Summary
 from feddecorr.runs.about import AboutData
@@ -49,7 +49,7 @@ def write_report(directories: Sequence[Path], path: Path) -> None:
     write_page(path, TITLE, LEAD, list(sections(lines, runs)), switches=switches(lines))
 
 
-def switches(lines: Sequence[Line]) -> list[str]:
+def switches(lines: Sequence[SeedGroup]) -> list[str]:
     """Return the names of lines that can be switched off: there must be another."""
     return [line.name for line in lines] if len(lines) > 1 else []
 
@@ -65,7 +65,7 @@ def name_directories(directories: Sequence[Path]) -> list[str]:
     return ["/".join(path.parts[-parts:]) for path in paths]
 
 
-def sections(lines: Sequence[Line], runs: Mapping[str, RunDirectory]) -> Iterator[Section]:
+def sections(lines: Sequence[SeedGroup], runs: Mapping[str, RunDirectory]) -> Iterator[Section]:
     """Yield what the records tell: without test images, that is how the runs trained, and no more."""
     bands = BANDS if any(len(line.runs) > 1 for line in lines) else ""
     yield _summary(lines)
@@ -100,8 +100,8 @@ def _term(term: str) -> curves.Curve:
     return lambda run: {each["round"]: each["terms"][term] for each in run.rounds if term in each["terms"]}
 
 
-def _summary(lines: Sequence[Line]) -> Section:
-    columns: dict[str, Callable[[Line], str | None]] = {
+def _summary(lines: Sequence[SeedGroup]) -> Section:
+    columns: dict[str, Callable[[SeedGroup], str | None]] = {
         "round": lambda line: str(max(_evaluated(run) or len(run.rounds) for run in line.runs.values())),
         "accuracy": lambda line: line.mean(lambda run: run.statistic("last"), ".3f"),
         "best": lambda line: line.mean(lambda run: run.statistic("best"), ".3f"),
@@ -128,13 +128,13 @@ def _evaluated(run: Summary) -> int | None:
     return max((each["round"] for each in run.rounds if each["model"]), default=None)
 
 
-def _effective_rank(line: Line) -> str | None:
+def _effective_rank(line: SeedGroup) -> str | None:
     found = line.mean(lambda run: run.statistic("last", "effective_rank"), ".1f")
     possible = line.mean(lambda run: run.statistic("last", "dimensions"), ".0f")
     return found and possible and f"{found} of {possible.partition(' ')[0]}"
 
 
-def _spectra(lines: Sequence[Line], bands: str) -> Section:
+def _spectra(lines: Sequence[SeedGroup], bands: str) -> Section:
     text = (
         "Singular values of the covariance of the test images' representations, largest first, after the last "
         f"evaluated round (at most {SHOWN_VALUES} are drawn). The steeper the fall, the stronger the collapse."
@@ -144,9 +144,9 @@ def _spectra(lines: Sequence[Line], bands: str) -> Section:
     return Section("Singular spectra", text + bands, figure=figures.bands(drawn, *axes, threshold=True))
 
 
-def _labels(lines: Sequence[Line], runs: Mapping[str, RunDirectory]) -> Iterator[Section]:
+def _labels(lines: Sequence[SeedGroup], runs: Mapping[str, RunDirectory]) -> Iterator[Section]:
     """Yield a picture for each split; lines with the same split share it, and of several seeds the first is shown."""
-    shared: dict[tuple[AboutData, bytes], list[Line]] = {}
+    shared: dict[tuple[AboutData, bytes], list[SeedGroup]] = {}
     for line in lines:
         run = runs[next(iter(line.runs))]
         shared.setdefault((run.federation(), (run.inside / ROSTER).read()), []).append(line)
@@ -162,7 +162,7 @@ def _labels(lines: Sequence[Line], runs: Mapping[str, RunDirectory]) -> Iterator
         yield Section("Who holds which labels", text, figures.labels(counts, about.classes))
 
 
-def _settings(lines: Sequence[Line]) -> Section:
+def _settings(lines: Sequence[SeedGroup]) -> Section:
     flat = [[flatten(run.experiment) for run in line.runs.values()] for line in lines]
     keys = dict.fromkeys(key for line in flat for settings in line for key in settings)
     rows = [[key, *(_values(line, key) for line in flat)] for key in keys]

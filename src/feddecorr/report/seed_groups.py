@@ -15,7 +15,7 @@ from feddecorr.results.summary import Summary
 
 
 @dataclass(frozen=True)
-class Line:
+class SeedGroup:
     """What is one line in every figure: runs by their names, which differ in nothing but the seed."""
 
     name: str
@@ -34,7 +34,7 @@ class Line:
         return mean if len(self.runs) == 1 else f"{mean} ± {format(spread(values), form)}"
 
 
-def group_seeds(runs: Mapping[str, Summary]) -> list[Line]:
+def group_seeds(runs: Mapping[str, Summary]) -> list[SeedGroup]:
     """Return the lines in the order of their first runs, named by what the names of their runs share, or by settings.
 
     Runs that are not done, and copies of the same run, stay by themselves: a mean would hide how far each has come.
@@ -49,11 +49,11 @@ def group_seeds(runs: Mapping[str, Summary]) -> list[Line]:
     found = []
     for mine in groups:
         if len(by_seed(mine.values())) < len(mine) or len(mine) == 1:
-            found += [Line(name, {name: run}) for name, run in mine.items()]
+            found += [SeedGroup(name, {name: run}) for name, run in mine.items()]
             continue
         stem = _stem(list(mine))
         told = stem if stem and stems[stem] == 1 else labels[context(next(iter(mine.values())))]
-        found.append(Line(f"{told} ({len(mine)} seeds)".lstrip(), mine))
+        found.append(SeedGroup(f"{told} ({len(mine)} seeds)".lstrip(), mine))
     return found
 
 

@@ -10,7 +10,7 @@ from feddecorr.report.picture import Array, Picture
 
 
 @dataclass(frozen=True)
-class Study:
+class StudyContent:
     """The outcome of a study: a document ready for JSON, its table, its pictures, and all that was measured."""
 
     title: str

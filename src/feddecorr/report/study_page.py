@@ -12,10 +12,10 @@ from feddecorr.core.files import write_json
 from feddecorr.report import printed
 from feddecorr.report.page import Section, write_page
 from feddecorr.report.picture import Picture
-from feddecorr.report.study_content import Study
+from feddecorr.report.study_content import StudyContent
 
 
-def write_study(study: Study, directory: Path) -> list[Path]:
+def write_study(study: StudyContent, directory: Path) -> list[Path]:
     """Write all of a study into a directory and return the files, the page first.
 
     Pictures as files of their own take matplotlib, an extra; the page has them in any case.

@@ -12,7 +12,7 @@ import numpy as np
 from feddecorr.collapse.spectrum import LOG_TAU
 from feddecorr.errors import UserError
 from feddecorr.report.colours import colours
-from feddecorr.report.picture import Line, Panel, Picture
+from feddecorr.report.picture import Panel, Picture, Series
 from feddecorr.results import curves
 from feddecorr.results.cells import Cell
 from feddecorr.results.groups import group_runs, name_cell
@@ -27,7 +27,7 @@ THRESHOLD = (LOG_TAU, "log τ = −2")
 
 
 @dataclass(frozen=True)
-class Material:
+class FigureData:
     """What a figure is drawn of: records of runs, where those lie that are here whole, and what makes a panel."""
 
     summaries: Sequence[Summary]
@@ -58,24 +58,24 @@ class Material:
         raise UserError("this figure needs the run's own directory; records (.jsonl) keep neither its data nor model")
 
 
-Make = Callable[[Material], Picture]
+MakePicture = Callable[[FigureData], Picture]
 
 
 class FigureKind(NamedTuple):
     """A figure: a line about what it shows, and how it is made."""
 
     shows: str
-    make: Make
+    make: MakePicture
 
 
-def _curves(file: str, curve: curves.Curve, axes: tuple[str, str], need: str) -> Make:
+def _curves(file: str, curve: curves.Curve, axes: tuple[str, str], need: str) -> MakePicture:
     """Return how to make a figure of one curve for each group of runs; `need` says what records it."""
     threshold = THRESHOLD if axes is SPECTRUM else None
 
-    def make(material: Material) -> Picture:
+    def make(data: FigureData) -> Picture:
         panels = [
-            Panel(title, _lines({_tell(cell, material): [curve(run) for run in cell.runs.values()] for cell in cells}))
-            for title, cells in material.by_panel().items()
+            Panel(title, _lines({_tell(cell, data): [curve(run) for run in cell.runs.values()] for cell in cells}))
+            for title, cells in data.by_panel().items()
         ]
         if not any(panel.lines for panel in panels):
             raise UserError(f"no run has recorded what this figure shows: {need}")
@@ -84,12 +84,12 @@ def _curves(file: str, curve: curves.Curve, axes: tuple[str, str], need: str) ->
     return make
 
 
-def _lines(groups: Mapping[str, Sequence[curves.Points]]) -> list[Line]:
+def _lines(groups: Mapping[str, Sequence[curves.Points]]) -> list[Series]:
     found = []
     for name, points in groups.items():
         places, means, spread = curves.band(points)
         if places:
-            found.append(Line(places, means, UNCOLOURED, name, spread=spread if any(spread) else ()))
+            found.append(Series(places, means, UNCOLOURED, name, spread=spread if any(spread) else ()))
     return found
 
 
@@ -102,9 +102,9 @@ def _coloured(panels: Sequence[Panel]) -> list[Panel]:
     ]
 
 
-def _tell(cell: Cell, material: Material) -> str:
+def _tell(cell: Cell, data: FigureData) -> str:
     """Name a line; where nothing differs, after the method and its regularizers."""
-    if name := name_cell(cell, material.lines()):
+    if name := name_cell(cell, data.lines()):
         return name
     run = next(iter(cell.runs.values()))
     if not run.is_known:
@@ -112,9 +112,9 @@ def _tell(cell: Cell, material: Material) -> str:
     return "+".join([str(run.experiment["method"]["name"]), *run.experiment["regularizers"]])
 
 
-def _client_spectra(material: Material) -> Picture:
-    """Make a panel for each client, of the runs of the first seed."""
-    tables = {_tell(cell, material): local_spectra(cell.runs[min(cell.runs)]) for cell in material.cells()}
+def _client_spectra(data: FigureData) -> Picture:
+    """MakePicture a panel for each client, of the runs of the first seed."""
+    tables = {_tell(cell, data): local_spectra(cell.runs[min(cell.runs)]) for cell in data.cells()}
     clients = sorted({client for table in tables.values() for client in table}, key=int)
     if not clients:
         raise UserError("no run has recorded its clients' models: evaluation.clients=true does")
@@ -128,14 +128,14 @@ def _client_spectra(material: Material) -> Picture:
     return Picture("client-spectra", "client-spectra", "", SPECTRUM, _coloured(panels), threshold=THRESHOLD)
 
 
-def _local_loss(material: Material) -> Picture:
-    """Make a panel for each group of runs, with a line for each client of the first seed."""
+def _local_loss(data: FigureData) -> Picture:
+    """MakePicture a panel for each group of runs, with a line for each client of the first seed."""
     panels = []
-    for cell in material.cells():
+    for cell in data.cells():
         terms = cell.runs[min(cell.runs)].local_terms
         clients = [client for client in sorted(terms, key=int) if "feddecorr" in terms[client]]
         losses = {f"client {client}": terms[client]["feddecorr"] for client in clients}
-        lines = [Line(range(1, len(loss) + 1), loss, UNCOLOURED, name) for name, loss in losses.items()]
+        lines = [Series(range(1, len(loss) + 1), loss, UNCOLOURED, name) for name, loss in losses.items()]
         if lines:
             panels.append(Panel(name_cell(cell, list(cell.labels)), lines))
     if not panels:
@@ -143,11 +143,11 @@ def _local_loss(material: Material) -> Picture:
     return Picture("loss", "loss", "", ("local epoch", "β · L_FedDecorr"), _coloured(panels))
 
 
-def _over_beta(material: Material) -> Picture:
-    """Make a curve of the accuracy over beta; runs without FedDecorr have beta 0."""
+def _over_beta(data: FigureData) -> Picture:
+    """MakePicture a curve of the accuracy over beta; runs without FedDecorr have beta 0."""
     panels = {}
-    for title, cells in material.by_panel().items():
-        rest = [name for name in cells[0].labels if name not in (*material.panels, BETA, "regularizers")]
+    for title, cells in data.by_panel().items():
+        rest = [name for name in cells[0].labels if name not in (*data.panels, BETA, "regularizers")]
         lines: dict[str, list[curves.Points]] = {}
         for cell in cells:
             beta = _beta(next(iter(cell.runs.values())))
@@ -174,7 +174,7 @@ def _beta(run: Summary) -> float | None:
     return float(regularizers["feddecorr"]["beta"]) if list(regularizers) == ["feddecorr"] else None
 
 
-def _over(lines: Mapping[str, Sequence[curves.Points]]) -> list[Line]:
+def _over(lines: Mapping[str, Sequence[curves.Points]]) -> list[Series]:
     """Return a line over single points, each of several seeds."""
     found = []
     for name, points in lines.items():
@@ -182,17 +182,17 @@ def _over(lines: Mapping[str, Sequence[curves.Points]]) -> list[Line]:
         bands = [curves.band([each for each in points if place in each]) for place in places]
         spread = [deviations[0] for *_, deviations in bands]
         means = [means[0] for _, means, _ in bands]
-        found.append(Line(places, means, UNCOLOURED, name, spread=spread if any(spread) else ()))
+        found.append(Series(places, means, UNCOLOURED, name, spread=spread if any(spread) else ()))
     return found
 
 
-def _labels(material: Material) -> Picture:
-    """Make a panel for each split."""
+def _labels(data: FigureData) -> Picture:
+    """MakePicture a panel for each split."""
     from feddecorr.runs.directory import RunDirectory  # noqa: PLC0415 - PyTorch is loaded when it is needed
 
     panels: dict[bytes, Panel] = {}
-    for cell in material.cells():
-        run = RunDirectory.open(material.whole(cell))
+    for cell in data.cells():
+        run = RunDirectory.open(data.whole(cell))
         counts = run.roster().labels
         if counts is None:
             raise UserError(f"{run.path}: the server was not told who holds which labels")
@@ -206,19 +206,19 @@ def _of_data(cell: Cell) -> list[str]:
     return [name for name in cell.labels if name.partition(".")[0] in ("data", "partition", "clients")]
 
 
-def _sphere(material: Material) -> Picture:
-    """Make a panel for each group of runs, of the first seed's newest global model."""
+def _sphere(data: FigureData) -> Picture:
+    """MakePicture a panel for each group of runs, of the first seed's newest global model."""
     from feddecorr.report.sphere_points import sphere_points  # noqa: PLC0415
     from feddecorr.runs.directory import RunDirectory  # noqa: PLC0415 - PyTorch is loaded when it is needed
     from feddecorr.runs.evaluator_inputs import Wanted  # noqa: PLC0415
     from feddecorr.runs.round_diagnosis import examine  # noqa: PLC0415
 
     panels = []
-    for cell in material.cells():
-        directory = material.whole(cell)
+    for cell in data.cells():
+        directory = data.whole(cell)
         (found,) = examine(RunDirectory.open(directory), Wanted(), directory.name, lambda _: None).diagnoses
         cloud = {f"class {label}": points for label, points in sphere_points(found).items()}
-        panels.append(Panel(_tell(cell, material), cloud=cloud))
+        panels.append(Panel(_tell(cell, data), cloud=cloud))
     return Picture("sphere", "sphere", "", ("", ""), panels)
 
 

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from feddecorr.paper.claims.evidence import Run
-from feddecorr.paper.claims.rules import FEWEST_SEEDS, LEVEL, POINT, Rule, decide, holm, seeds_needed
+from feddecorr.paper.claims.rules import FEWEST_SEEDS, LEVEL, POINT, DecisionRule, decide, holm, seeds_needed
 from feddecorr.results.contexts import context
 from feddecorr.results.sample import Sample
 
@@ -35,7 +35,7 @@ PERCENT = Unit("%", lambda value: 100 * math.expm1(min(value, 300.0)))
 
 
 @dataclass(frozen=True)
-class Part:
+class ClaimPart:
     """One number by seed that the claim is about, and the rule for it.
 
     `also` are other statistics of the same, `paper` is the paper's own number. A part that says that accuracy increases
@@ -44,7 +44,7 @@ class Part:
 
     says: str
     sample: Sample
-    rule: Rule
+    rule: DecisionRule
     unit: Unit
     also: Mapping[str, Sample] = field(default_factory=dict)
     paper: float | None = None
@@ -123,7 +123,7 @@ class Trial:
     """A claim in one setting; `is_papers` marks the paper's own strength of the loss."""
 
     setting: str
-    parts: Sequence[Part]
+    parts: Sequence[ClaimPart]
     runs: Sequence[Run]
     is_papers: bool = True
 
@@ -200,7 +200,7 @@ class Claim:
     number: str
     sentence: str
     verdict: str
-    parts: Sequence[Part | Fact]
+    parts: Sequence[ClaimPart | Fact]
     commands: Sequence[str]
     needed: int | None = None
     setting: str = ""
@@ -218,7 +218,7 @@ class Claim:
     @property
     def seeds(self) -> str:
         """Seeds done, of how many were declared, of the part that has the fewest."""
-        samples = [part.sample for part in self.parts if isinstance(part, Part)]
+        samples = [part.sample for part in self.parts if isinstance(part, ClaimPart)]
         if not samples:
             return "–"
         least = min(samples, key=len)
@@ -278,5 +278,5 @@ def correct_trials(trials: Mapping[str, Sequence[Trial]]) -> dict[str, list[Tria
     }
 
 
-def _key(part: Part) -> tuple[tuple[int, float], ...]:
+def _key(part: ClaimPart) -> tuple[tuple[int, float], ...]:
     return tuple(sorted(part.sample.values.items()))

@@ -59,8 +59,8 @@ def reproduce(  # noqa: PLR0913, PLR0917 - an argument for each option
     """
     if not (list_all or dry_run or records):
         warm_up_processes()
-    from feddecorr.paper.lookup import ALL, find_studies  # noqa: PLC0415
     from feddecorr.paper.scales import find_scale  # noqa: PLC0415 - PyTorch is loaded when it is needed
+    from feddecorr.paper.studies import ALL, find_studies  # noqa: PLC0415
 
     count = seeds or find_scale(scale).seeds
     if list_all:

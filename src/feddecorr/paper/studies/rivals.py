@@ -1,20 +1,79 @@
-"""All methods and heads side by side, each without and with FedDecorr: accuracy, ranks, neural collapse, time."""
+"""What a round costs, and all methods and heads side by side, each without and with FedDecorr."""
 
 from __future__ import annotations
 
 from functools import partial
+from statistics import fmean
 
 from feddecorr.methods import METHODS
-from feddecorr.paper.grid import Grid, Seen
-from feddecorr.paper.studies.accuracy import BOTH
-from feddecorr.paper.studies.computation import ratio_to, seconds
+from feddecorr.paper.grid import Grid, GridResults
+from feddecorr.paper.studies.accuracy import ALL_DATA, BOTH, decorrelates_fedavg_alone
 from feddecorr.paper.tables import gains
+from feddecorr.paper.values import named, published
 from feddecorr.report import figures
-from feddecorr.results.cells import Cell, split_by
+from feddecorr.results.cells import NOT_MEASURED, Cell, split_by
 from feddecorr.results.curves import Band
 from feddecorr.results.local_models import local_ranks
+from feddecorr.results.sample import Sample
 from feddecorr.results.study import Figure, Finding, Labels, Table
 from feddecorr.results.summary import STATISTICS
+
+
+def seconds(cell: Cell) -> Sample:
+    """Return the mean time of a round by seed, without the first, which also starts everything."""
+    return Sample(
+        {
+            seed: fmean(line["seconds"] for line in run.rounds[1:] or run.rounds)
+            for seed, run in cell.runs.items()
+            if run.rounds
+        }
+    )
+
+
+def ratio_to(base: Sample, cell: Cell) -> Sample:
+    """Return the times of a cell's rounds in units of others', seed by seed."""
+    mine = seconds(cell)
+    both = mine.values.keys() & base.values.keys()
+    return Sample({seed: mine.values[seed] / base.values[seed] for seed in sorted(both)})
+
+
+def round_times(seen: GridResults) -> list[Finding]:
+    """Make a table of times and of ratios to FedAvg, with the paper's ratios."""
+    plain = {cell.labels["data"]: seconds(cell) for cell in seen.cells if _is_fedavg(cell.labels)}
+    rows = []
+    for cell in seen.cells:
+        cells = [cell.text(seconds(cell)), cell.text(ratio_to(plain[cell.labels["data"]], cell), 3)]
+        rows.append([*map(str, cell.labels.values()), cell.count, *cells, _published_ratio(seen, cell.labels)])
+    headings = [*(seen.cells[0].labels if seen.cells else ()), "seeds", "seconds a round", "ratio to FedAvg", "paper"]
+    note = (
+        "Time on the clock with evaluation, as the runs took it, perhaps beside others on the same machine; "
+        f"'python -m benchmarks.methods_cost' measures more finely. {seen.note}"
+    )
+    return [Table("Time of a round", headings, rows, note)]
+
+
+def _is_fedavg(labels: Labels) -> bool:
+    return labels["method"] == "fedavg" and labels["regularizer"] == "none"
+
+
+def _published_ratio(seen: GridResults, labels: Labels) -> str:
+    plain = published("computation", {**labels, "method": "fedavg", "regularizer": "none"}, seen.paper_data)
+    base = {value.labels["data"]: value.mean for value in plain}
+    found = published("computation", labels, seen.paper_data)
+    texts = [named(f"{value.mean / base[value.labels['data']]:.2f}", value, labels) for value in found]
+    return ", ".join(texts) or NOT_MEASURED
+
+
+COMPUTATION = Grid(
+    name="computation",
+    shows="time of a round of FedAvg, FedProx, MOON and FedDecorr",
+    place="table 5",
+    axes={"data": ALL_DATA, "method": ("fedavg", "fedprox", "moon"), "regularizer": BOTH, "alpha": (0.5,)},
+    makes=(round_times,),
+    wants=decorrelates_fedavg_alone,
+)
+"""The same runs as in the main tables, so nothing is run for this alone."""
+
 
 NEURAL_COLLAPSE = {
     "NC1": "nc1_variability",
@@ -34,7 +93,7 @@ def belong_together(labels: Labels) -> bool:
     return labels["method"] == "fedavg" or labels["head"] == own
 
 
-def side_by_side(seen: Seen) -> list[Finding]:
+def side_by_side(seen: GridResults) -> list[Finding]:
     """Make one table of everything that is asked of a method."""
     plain = {cell.labels["data"]: seconds(cell) for cell in seen.cells if _is_plain(cell.labels)}
     rows = [
@@ -67,7 +126,7 @@ def side_by_side(seen: Seen) -> list[Finding]:
     return [Table("All rivals", headings, rows, note)]
 
 
-def rank_and_accuracy(seen: Seen) -> list[Finding]:
+def rank_and_accuracy(seen: GridResults) -> list[Finding]:
     """Make figures with a point for each rival, to see whether who uses more dimensions classifies better."""
     found: list[Finding] = []
     for title, cells in split_by(seen.cells, ("data", "alpha", "regularizer")):

@@ -67,7 +67,7 @@ class Flow(Network):
         return self.frequent or self.classes // 2
 
 
-class Sweep(Network):
+class ClassSweep(Network):
     """Flows from all classes being frequent down to one."""
 
     scale: float = Field(0.01, gt=0, description="smallest singular value of Π at the start")

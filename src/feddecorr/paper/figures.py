@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from statistics import fmean
 
-from feddecorr.paper.grid import Seen
+from feddecorr.paper.grid import GridResults
 from feddecorr.paper.tables import Make
 from feddecorr.report import figures
 from feddecorr.results import curves
@@ -44,7 +44,7 @@ def over(axis: str, *, panels: Sequence[str]) -> Make:
     It is the mean of the last ten rounds, or that of the last where there are too few.
     """
 
-    def make(seen: Seen) -> list[Finding]:
+    def make(seen: GridResults) -> list[Finding]:
         short = any(cell.runs and not cell.sample("last_ten").values for cell in seen.cells)
         statistic = "last" if short else "last_ten"
         found: list[Finding] = []
@@ -65,7 +65,7 @@ SPECTRUM = ("k, index of the singular value", "log of the k-th singular value")
 
 
 def _figures(what: str, curve: curves.Curve, panels: Sequence[str], axes: tuple[str, str]) -> Make:
-    def make(seen: Seen) -> list[Finding]:
+    def make(seen: GridResults) -> list[Finding]:
         found: list[Finding] = []
         for title, cells in split_by(seen.cells, panels):
             rest = [name for name in cells[0].labels if name not in panels and _differs(cells, name)]
