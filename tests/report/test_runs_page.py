@@ -10,8 +10,7 @@ from small import forget_models, small
 
 from feddecorr.errors import RunError, UserError
 from feddecorr.report.colours import COLOURS
-from feddecorr.report.runs_page import write_report
-from feddecorr.report.seed_groups import group_seeds
+from feddecorr.report.runs_page import group_seeds, write_report
 from feddecorr.results.summary import Summary
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import run

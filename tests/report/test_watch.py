@@ -19,8 +19,7 @@ from playwright.sync_api import Browser, Page
 from small import small
 
 from feddecorr.errors import UserError
-from feddecorr.report.live import LivePage
-from feddecorr.report.page_server import LOOPBACK, address, open_server
+from feddecorr.report.live import LOOPBACK, LivePage, address, open_server
 from feddecorr.runs.pipeline import run
 
 POINTS = "document.querySelectorAll('.plotly-graph-div')[1].data.map(line => [line.name, line.x.length])"

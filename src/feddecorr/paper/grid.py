@@ -76,12 +76,12 @@ class Grid(Study):
 
     def findings(self, results: Sequence[Result], scale: str) -> list[Finding]:
         """Return all that is made of the results."""
-        seen = GridResults(self, scale, results)
-        return [finding for make in self.makes for finding in make(seen)]
+        found = GridResults(self, scale, results)
+        return [finding for make in self.makes for finding in make(found)]
 
 
 class GridResults:
-    """What a study has to show, as those see it that make tables and figures of it.
+    """The results of a grid at a scale, from which its tables and figures are made.
 
     `paper_data` are the data sets on which the study was declared, whatever it ran on at this scale.
     """

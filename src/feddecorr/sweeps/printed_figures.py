@@ -1,18 +1,16 @@
-"""The paper's figures of any runs, as pictures to print: a line for what differs, with a band between seeds."""
+"""The paper's figures of any runs, for print: a line for each combination of settings, with a band over seeds."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from feddecorr.collapse.spectrum import LOG_TAU
 from feddecorr.errors import UserError
-from feddecorr.report.colours import colours
-from feddecorr.report.picture import Panel, Picture, Series
+from feddecorr.report.picture import SPECTRUM, THRESHOLD, Panel, Picture, Series, band_series, mean_series
 from feddecorr.results import curves
 from feddecorr.results.cells import Cell
 from feddecorr.results.groups import group_runs, name_cell
@@ -20,22 +18,18 @@ from feddecorr.results.local_models import local_spectra
 from feddecorr.results.summary import Summary
 
 BETA = "regularizers.feddecorr.beta"
-SPECTRUM = ("k, index of the singular value", "log of the k-th singular value")
-UNCOLOURED = ""
-"""Until all panels are known."""
-THRESHOLD = (LOG_TAU, "log τ = −2")
 
 
 @dataclass(frozen=True)
 class FigureData:
-    """What a figure is drawn of: records of runs, where those lie that are here whole, and what makes a panel."""
+    """What a figure shows: records of runs, the directories of those that are here, and the settings of its panels."""
 
     summaries: Sequence[Summary]
     directories: Mapping[str, Path] = field(default_factory=dict)
     panels: Sequence[str] = ()
 
     def cells(self) -> list[Cell]:
-        """Return the runs by what differs between them, seeds together."""
+        """Return the runs by the settings that differ, all seeds of a combination together."""
         return group_runs(self.summaries, self.panels)
 
     def by_panel(self) -> dict[str, list[Cell]]:
@@ -74,35 +68,21 @@ def _curves(file: str, curve: curves.Curve, axes: tuple[str, str], need: str) ->
 
     def make(data: FigureData) -> Picture:
         panels = [
-            Panel(title, _lines({_tell(cell, data): [curve(run) for run in cell.runs.values()] for cell in cells}))
+            Panel(title, _drawn({_name_line(cell, data): [curve(run) for run in cell.runs.values()] for cell in cells}))
             for title, cells in data.by_panel().items()
         ]
-        if not any(panel.lines for panel in panels):
+        if not any(panel.series for panel in panels):
             raise UserError(f"no run has recorded what this figure shows: {need}")
-        return Picture(file, file, "", axes, _coloured(panels), threshold=threshold)
+        return Picture(file, file, "", axes, panels, threshold=threshold)
 
     return make
 
 
-def _lines(groups: Mapping[str, Sequence[curves.Points]]) -> list[Series]:
-    found = []
-    for name, points in groups.items():
-        places, means, spread = curves.band(points)
-        if places:
-            found.append(Series(places, means, UNCOLOURED, name, spread=spread if any(spread) else ()))
-    return found
+def _drawn(groups: Mapping[str, Sequence[curves.Points]]) -> list[Series]:
+    return [series for series in mean_series(groups) if series.x]
 
 
-def _coloured(panels: Sequence[Panel]) -> list[Panel]:
-    """Give lines of one name the same colour in all panels."""
-    names = dict.fromkeys(line.name for panel in panels for line in panel.lines)
-    palette = dict(zip(names, colours(len(names)), strict=True))
-    return [
-        replace(panel, lines=[replace(line, colour=palette[line.name]) for line in panel.lines]) for panel in panels
-    ]
-
-
-def _tell(cell: Cell, data: FigureData) -> str:
+def _name_line(cell: Cell, data: FigureData) -> str:
     """Name a line; where nothing differs, after the method and its regularizers."""
     if name := name_cell(cell, data.lines()):
         return name
@@ -114,18 +94,18 @@ def _tell(cell: Cell, data: FigureData) -> str:
 
 def _client_spectra(data: FigureData) -> Picture:
     """MakePicture a panel for each client, of the runs of the first seed."""
-    tables = {_tell(cell, data): local_spectra(cell.runs[min(cell.runs)]) for cell in data.cells()}
+    tables = {_name_line(cell, data): local_spectra(cell.runs[min(cell.runs)]) for cell in data.cells()}
     clients = sorted({client for table in tables.values() for client in table}, key=int)
     if not clients:
         raise UserError("no run has recorded its clients' models: evaluation.clients=true does")
     panels = [
         Panel(
             f"client {client}",
-            _lines({name: [curves.by_index(table.get(client, []))] for name, table in tables.items()}),
+            _drawn({name: [curves.by_index(table.get(client, []))] for name, table in tables.items()}),
         )
         for client in clients
     ]
-    return Picture("client-spectra", "client-spectra", "", SPECTRUM, _coloured(panels), threshold=THRESHOLD)
+    return Picture("client-spectra", "client-spectra", "", SPECTRUM, panels, threshold=THRESHOLD)
 
 
 def _local_loss(data: FigureData) -> Picture:
@@ -135,12 +115,12 @@ def _local_loss(data: FigureData) -> Picture:
         terms = cell.runs[min(cell.runs)].local_terms
         clients = [client for client in sorted(terms, key=int) if "feddecorr" in terms[client]]
         losses = {f"client {client}": terms[client]["feddecorr"] for client in clients}
-        lines = [Series(range(1, len(loss) + 1), loss, UNCOLOURED, name) for name, loss in losses.items()]
+        lines = [Series(range(1, len(loss) + 1), loss, name=name) for name, loss in losses.items()]
         if lines:
             panels.append(Panel(name_cell(cell, list(cell.labels)), lines))
     if not panels:
         raise UserError("no run has recorded FedDecorr's loss within local epochs: evaluation.epochs=true does")
-    return Picture("loss", "loss", "", ("local epoch", "β · L_FedDecorr"), _coloured(panels))
+    return Picture("loss", "loss", "", ("local epoch", "β · L_FedDecorr"), panels)
 
 
 def _over_beta(data: FigureData) -> Picture:
@@ -161,7 +141,7 @@ def _over_beta(data: FigureData) -> Picture:
     if len({x for found in panels.values() for line in found for x in line.x}) < 2:
         raise UserError(f"there are no runs with different {BETA} and otherwise the same settings")
     drawn = [Panel(title, found) for title, found in panels.items()]
-    return Picture("beta", "beta", "", ("β", "accuracy (%), last ten rounds"), _coloured(drawn))
+    return Picture("beta", "beta", "", ("β", "accuracy (%), last ten rounds"), drawn)
 
 
 def _beta(run: Summary) -> float | None:
@@ -180,9 +160,8 @@ def _over(lines: Mapping[str, Sequence[curves.Points]]) -> list[Series]:
     for name, points in lines.items():
         places = sorted({place for each in points for place in each})
         bands = [curves.band([each for each in points if place in each]) for place in places]
-        spread = [deviations[0] for *_, deviations in bands]
-        means = [means[0] for _, means, _ in bands]
-        found.append(Series(places, means, UNCOLOURED, name, spread=spread if any(spread) else ()))
+        means, spread = [mean for _, (mean,), _ in bands], [width for *_, (width,) in bands]
+        found.append(band_series(name, places, means, spread))
     return found
 
 
@@ -195,7 +174,7 @@ def _labels(data: FigureData) -> Picture:
         run = RunDirectory.open(data.whole(cell))
         counts = run.roster().labels
         if counts is None:
-            raise UserError(f"{run.path}: the server was not told who holds which labels")
+            raise UserError(f"{run.path}: the server does not know which client holds which labels")
         table = counts.table().T.astype(np.float64)
         names = [str(client) for client in range(counts.clients)], [str(name) for name in run.federation().classes]
         panels.setdefault(table.tobytes(), Panel(name_cell(cell, _of_data(cell)), matrix=table, names=names))
@@ -208,7 +187,7 @@ def _of_data(cell: Cell) -> list[str]:
 
 def _sphere(data: FigureData) -> Picture:
     """MakePicture a panel for each group of runs, of the first seed's newest global model."""
-    from feddecorr.report.sphere_points import sphere_points  # noqa: PLC0415
+    from feddecorr.report.diagnosis_page import sphere_points  # noqa: PLC0415
     from feddecorr.runs.directory import RunDirectory  # noqa: PLC0415 - PyTorch is loaded when it is needed
     from feddecorr.runs.evaluator_inputs import Wanted  # noqa: PLC0415
     from feddecorr.runs.round_diagnosis import examine  # noqa: PLC0415
@@ -218,7 +197,7 @@ def _sphere(data: FigureData) -> Picture:
         directory = data.whole(cell)
         (found,) = examine(RunDirectory.open(directory), Wanted(), directory.name, lambda _: None).diagnoses
         cloud = {f"class {label}": points for label, points in sphere_points(found).items()}
-        panels.append(Panel(_tell(cell, data), cloud=cloud))
+        panels.append(Panel(_name_line(cell, data), cloud=cloud))
     return Picture("sphere", "sphere", "", ("", ""), panels)
 
 
@@ -244,7 +223,7 @@ FIGURES: dict[str, FigureKind] = {
     ),
     "beta": FigureKind("accuracy over FedDecorr's beta", _over_beta),
     "loss": FigureKind("FedDecorr's loss within local epochs, client by client (figure 11)", _local_loss),
-    "labels": FigureKind("who holds which labels", _labels),
+    "labels": FigureKind("examples by client and class", _labels),
     "sphere": FigureKind("representations on the unit sphere (figure 1)", _sphere),
 }
 """All figures by name."""

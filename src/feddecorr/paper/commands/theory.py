@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import click
 
     from feddecorr.paper.theory.integration import ProgressCallback
-    from feddecorr.report.study_content import StudyContent
+    from feddecorr.report.picture import StudyContent
 
 SETTINGS: dict[str, type[Config]] = {
     "flow": Flow,
@@ -129,8 +129,8 @@ def _read(kind: type[S], words: list[str] | None, out: Path | None) -> S:
 def _carry_out(
     study: Callable[[Any, ProgressCallback], StudyContent], settings: Config, out: Path | None, *, json: bool
 ) -> None:
+    from feddecorr.report.page import write_study  # noqa: PLC0415 - plotly is loaded when it is needed
     from feddecorr.report.printed import is_available  # noqa: PLC0415
-    from feddecorr.report.study_page import write_study  # noqa: PLC0415 - plotly is loaded when it is needed
 
     name = type(settings).__name__.lower()
     with Progress(silence=SECONDS_OF_SILENCE) as progress:

@@ -9,11 +9,11 @@ from statistics import fmean
 from feddecorr.paper.figures import all_client_spectra, over, per_round, spectra
 from feddecorr.paper.grid import Grid, GridResults
 from feddecorr.paper.studies.accuracy import BOTH
-from feddecorr.paper.tables import accuracy, gains, ranks
+from feddecorr.paper.tables import Columns, accuracy, dimensions, gains, measured, ranks, tabulate
 from feddecorr.results.cells import MISSING, Cell
 from feddecorr.results.local_models import change_by_averaging, typical_local_ranks
 from feddecorr.results.sample import Sample
-from feddecorr.results.study import Finding, Table
+from feddecorr.results.study import Finding
 from feddecorr.results.summary import Summary
 
 LOSS_SCALE = Grid(
@@ -85,22 +85,16 @@ NORMS = Grid(
 """BatchNorm's statistics are averaged between clients; GroupNorm has none."""
 
 
-def living(seen: GridResults) -> list[Finding]:
-    """Make a table of the features that never vary, and of what is left of the representation."""
-    rows = [
-        [
-            *map(str, cell.labels.values()),
-            cell.count,
-            cell.text(cell.sample("last", "dead_features"), 1),
-            cell.text(cell.sample("last", "dimensions"), 0).partition(" ±")[0],
-            cell.text(cell.sample("last", "effective_rank"), 1),
-            cell.text(cell.sample("last"), factor=100),
-        ]
-        for cell in seen.cells
-    ]
-    labels = seen.cells[0].labels if seen.cells else ()
-    headings = [*labels, "seeds", "dead features", "of", "effective rank", "accuracy (%), last round"]
-    return [Table("Features that never vary", headings, rows, f"Of the global model after the last round. {seen.note}")]
+def living(results: GridResults) -> list[Finding]:
+    """Make a table of the features that never vary, and of the dimensions that are left."""
+    columns: Columns = {
+        "dead features": measured("last", "dead_features", 1),
+        "of": dimensions,
+        "effective rank": measured("last", "effective_rank", 1),
+        "accuracy (%), last round": measured("last", factor=100),
+    }
+    note = f"Of the global model after the last round. {results.note}"
+    return [tabulate("Features that never vary", results.cells, columns, note)]
 
 
 DYING = Grid(
@@ -128,24 +122,18 @@ DYING = Grid(
 """Where nothing normalizes before the representation, a dead feature is the cheapest uncorrelated one."""
 
 
-def before_and_after(seen: GridResults) -> list[Finding]:
+def before_and_after(results: GridResults) -> list[Finding]:
     """Make a table of effective ranks before and after averaging, and by how much averaging changes them."""
-    rows = [
-        [
-            *map(str, cell.labels.values()),
-            cell.count,
-            cell.text(typical_local_ranks(cell), 1),
-            cell.text(cell.sample("last", "effective_rank"), 1),
-            _change(cell),
-        ]
-        for cell in seen.cells
-    ]
-    headings = [*(seen.cells[0].labels if seen.cells else ()), "seeds", "clients' models", "their average", "change"]
+    columns: Columns = {
+        "clients' models": lambda cell: cell.text(typical_local_ranks(cell), 1),
+        "their average": measured("last", "effective_rank", 1),
+        "change": _change,
+    }
     note = (
         "Effective ranks of the last round: the geometric mean over the clients' models, that of the global model made "
-        f"of them, and the change from the one to the other [95 % interval over seeds]. {seen.note}"
+        f"of them, and the change from the one to the other [95 % interval over seeds]. {results.note}"
     )
-    return [Table("Effective rank before and after", headings, rows, note)]
+    return [tabulate("Effective rank before and after", results.cells, columns, note)]
 
 
 def _change(cell: Cell) -> str:
@@ -188,23 +176,17 @@ def mean_swing(run: Summary) -> float | None:
     return fmean(steps) if steps else None
 
 
-def swings(seen: GridResults) -> list[Finding]:
-    """Make a table of swings, in percentage points, beside how far the best round is above the last ones."""
-    rows = [
-        [*map(str, cell.labels.values()), cell.count, cell.text(_swings(cell), factor=100), cell.text(_lucky(cell))]
-        for cell in seen.cells
-    ]
-    headings = [
-        *(seen.cells[0].labels if seen.cells else ()),
-        "seeds",
-        "change from round to round",
-        "best above the last ten",
-    ]
+def swings(results: GridResults) -> list[Finding]:
+    """Make a table of swings, in percentage points, and of how far the best round is above the last ones."""
+    columns: Columns = {
+        "change from round to round": lambda cell: cell.text(_swings(cell), factor=100),
+        "best above the last ten": lambda cell: cell.text(_lucky(cell)),
+    }
     note = (
         f"Percentage points: the mean absolute change of accuracy over the last {STEPS} steps from one evaluated round "
-        f"to the next, and by how much the best round is above the mean of the last ten. {seen.note}"
+        f"to the next, and by how much the best round is above the mean of the last ten. {results.note}"
     )
-    return [Table("Swing of the accuracy", headings, rows, note)]
+    return [tabulate("Swing of the accuracy", results.cells, columns, note)]
 
 
 def _swings(cell: Cell) -> Sample:

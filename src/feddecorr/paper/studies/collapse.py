@@ -103,13 +103,13 @@ def draw(directory: Path) -> go.Figure:
     return sphere(found.diagnoses[0])
 
 
-def spheres(seen: GridResults) -> list[Finding]:
+def spheres(results: GridResults) -> list[Finding]:
     """Make a figure for each run of the first seed; it needs the models themselves, which records do not keep."""
     return [
         Figure(_title(result.labels), partial(draw, result.directory), NOTE)
         if result.summary and result.directory
         else Figure(_title(result.labels), go.Figure, NO_MODEL)
-        for result in seen.results
+        for result in results.results
         if result.labels["seed"] == 0
     ]
 
@@ -149,11 +149,11 @@ def term_by_epoch(run: Summary) -> dict[str, list[float]]:
     return {client: run.local_terms[client][TERM] for client in clients if TERM in run.local_terms[client]}
 
 
-def draw_clients(seen: GridResults) -> list[Finding]:
+def draw_clients(results: GridResults) -> list[Finding]:
     """Make a figure with a line for each client for each run of the first seed, and a table of all."""
     found: list[Finding] = []
     rows = []
-    for cell in seen.cells:
+    for cell in results.cells:
         first = term_by_epoch(next(iter(cell.runs.values()))) if cell.runs else {}
         lines = {f"client {client}": _line(values) for client, values in first.items()}
         note = "" if lines else "Missing: no run has recorded its terms by local epoch."
@@ -161,7 +161,7 @@ def draw_clients(seen: GridResults) -> list[Finding]:
         found.append(Figure(f"First seed: alpha {cell.labels['alpha']}", draw, note))
         rows += _rows(cell)
     headings = ["data", "alpha", "seed", "client", "first epoch", "last epoch", "largest rise"]
-    return [*found, Table("First and last epoch by client", headings, rows, seen.note)]
+    return [*found, Table("First and last epoch by client", headings, rows, results.note)]
 
 
 def largest_rise(values: list[float]) -> float:

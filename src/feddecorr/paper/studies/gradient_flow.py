@@ -12,7 +12,7 @@ from feddecorr.paper.theory.studies.class_sweep import study_sweep
 from feddecorr.paper.theory.studies.decorrelate import study_decorrelate
 from feddecorr.paper.theory.studies.flow import study_flow
 from feddecorr.paper.theory_settings import Alignment, ClassSweep, Decorrelate, Flow
-from feddecorr.report.study_page import draw
+from feddecorr.report.figures import draw
 from feddecorr.results.study import Arm, Figure, Finding, Result, Study, Table
 
 TheoryPart = tuple[Callable[[Any], Any], Flow | ClassSweep | Alignment | Decorrelate]

@@ -12,8 +12,8 @@ from feddecorr.paper.theory.studies.class_sweep import study_sweep
 from feddecorr.paper.theory.studies.decorrelate import study_decorrelate
 from feddecorr.paper.theory.studies.flow import study_flow
 from feddecorr.paper.theory_settings import Alignment, ClassSweep, Decorrelate, Flow
-from feddecorr.report.study_content import StudyContent
-from feddecorr.report.study_page import write_study
+from feddecorr.report.page import write_study
+from feddecorr.report.picture import StudyContent
 
 SMALL = {"dim": 4, "classes": 3, "samples": 20, "points": 3, "time": 1.0}
 STUDIES: dict[Callable[..., StudyContent], Any] = {

@@ -17,8 +17,7 @@ from feddecorr.paper.theory.measurement import imbalance_of_layers
 from feddecorr.paper.theory.network import Array, Weights, gradients, loss, one_hot, product
 from feddecorr.paper.theory.start import random_weights
 from feddecorr.paper.theory_settings import Alignment
-from feddecorr.report.picture import Panel, Picture
-from feddecorr.report.study_content import StudyContent
+from feddecorr.report.picture import Panel, Picture, StudyContent
 
 
 def study_alignment(settings: Alignment, progress: ProgressCallback = no_progress) -> StudyContent:

@@ -14,16 +14,15 @@ from feddecorr.paper.theory.network import Array, class_gradient_matrix, loss, p
 from feddecorr.paper.theory.start import class_sizes, draw_data, draw_start
 from feddecorr.paper.theory.studies.flow import GREW
 from feddecorr.paper.theory_settings import ClassSweep
-from feddecorr.report.picture import Panel, Picture, Series
-from feddecorr.report.study_content import StudyContent
+from feddecorr.report.picture import Panel, Picture, Series, StudyContent
 
 REFERENCE_PER_CLASS = 40
 """Samples of each class on which representations are compared, whatever was trained on."""
 
 RANKS = {
-    "gradient": ("#8e44ad", "G at the start"),
-    "product": ("#1f77b4", "Π at the end"),
-    "covariance": ("#c0392b", "Σ at the end"),
+    "gradient": "G at the start",
+    "product": "Π at the end",
+    "covariance": "Σ at the end",
 }
 
 
@@ -45,7 +44,7 @@ def study_sweep(settings: ClassSweep, progress: ProgressCallback = no_progress) 
         for step in steps
     ]
     classes = [step["frequent"] for step in steps]
-    lines = [Series(classes, [step["effective_rank"][key] for step in steps], *style) for key, style in RANKS.items()]
+    lines = [Series(classes, [step["effective_rank"][key] for step in steps], name=name) for key, name in RANKS.items()]
     picture = Picture(
         "ranks",
         "Fewer classes, lower ranks",
@@ -59,7 +58,7 @@ def study_sweep(settings: ClassSweep, progress: ProgressCallback = no_progress) 
         f"{settings.layers} layers below the classifier, {settings.dim} dimensions, {settings.samples} samples; a rare "
         f"class has {settings.imbalance:g} times the samples of a frequent one.",
         {"settings": settings.model_dump(mode="json"), "steps": steps},
-        ["frequent classes", *(style[1] for style in RANKS.values()), "grown", "loss"],
+        ["frequent classes", *RANKS.values(), "grown", "loss"],
         rows,
         [picture],
         {key: np.array([step["singular_values"][key] for step in steps]) for key in RANKS},

@@ -31,13 +31,10 @@ from feddecorr.paper.theory.start import class_sizes, draw_data, draw_start
 from feddecorr.paper.theory.studies.class_sweep import REFERENCE_PER_CLASS
 from feddecorr.paper.theory.studies.flow import AT_REST, TIME
 from feddecorr.paper.theory_settings import Decorrelate
-from feddecorr.report.picture import Panel, Picture, Series, fan
-from feddecorr.report.study_content import StudyContent
+from feddecorr.report.picture import Panel, Picture, Series, StudyContent, fan
 
 PLAIN = 0.05
 """The share of the work that the flow without the term is, roughly: with it, the flow is stiff and a step is dear."""
-
-COLOURS = {"without": "#c0392b", "with": "#1f77b4"}
 
 
 def study_decorrelate(settings: Decorrelate, progress: ProgressCallback = no_progress) -> StudyContent:
@@ -126,7 +123,7 @@ def _pictures(time: Array, values: dict[str, Array], spectra: dict[str, Array]) 
             "Spectrum of the representations at the end",
             "Singular values of the covariance of the representations of inputs of all classes.",
             ("k", "singular value of Σ"),
-            [Panel("", [Series(counts[n], s, COLOURS[n], f"{n} FedDecorr") for n, s in spectra.items()])],
+            [Panel("", [Series(counts[n], s, name=f"{n} FedDecorr") for n, s in spectra.items()])],
             logarithmic=True,
         ),
     ]

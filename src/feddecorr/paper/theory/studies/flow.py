@@ -13,8 +13,7 @@ from feddecorr.paper.theory.measurement import Measured, measure, relative_error
 from feddecorr.paper.theory.network import Array
 from feddecorr.paper.theory.start import class_sizes, draw_data, draw_start
 from feddecorr.paper.theory_settings import Flow, Network
-from feddecorr.report.picture import Panel, Picture, Series, fan, shades
-from feddecorr.report.study_content import StudyContent
+from feddecorr.report.picture import Panel, Picture, Series, StudyContent, fan, shades
 
 AT_REST = 1e-6
 """Growth below this share of the fastest at the same time counts as rest."""
@@ -28,11 +27,11 @@ GREW = 2.0
 TIME = "time N·t"
 
 ERROR_LINES = {
-    "theorem": ("#1f77b4", "Theorem 1"),
-    "theorem_by_differences": ("#e08e0b", "by differences"),
-    "theorem_in_total": ("#7f7f7f", "in total"),
-    "lemma2": ("#2e8b57", "Lemma 2"),
-    "theorem_as_printed": ("#8e44ad", "with G as printed"),
+    "theorem": "Theorem 1",
+    "theorem_by_differences": "by differences",
+    "theorem_in_total": "in total",
+    "lemma2": "Lemma 2",
+    "theorem_as_printed": "with G as printed",
 }
 
 
@@ -141,7 +140,6 @@ def _alignment_of_growth(measured: Measured) -> Array:
 
 def _pictures(found: dict[str, Measured], settings: Flow) -> list[Picture]:
     time = {name: settings.samples * measured.times for name, measured in found.items()}
-    colours = dict(zip(found, ("#1f77b4", "#c0392b"), strict=True))
     titles = {name: f"{name} classes" for name in found}
     return [
         Picture(
@@ -175,7 +173,7 @@ def _pictures(found: dict[str, Measured], settings: Flow) -> list[Picture]:
             "How many have grown",
             f"The number of singular values of Π that are at least {GREW:g} times as large as at the start.",
             (TIME, "number"),
-            [Panel("", [Series(time[n], _grown(m), colours[n], titles[n]) for n, m in found.items()])],
+            [Panel("", [Series(time[n], _grown(m), name=titles[n]) for n, m in found.items()])],
         ),
         Picture(
             "error",
@@ -185,7 +183,7 @@ def _pictures(found: dict[str, Measured], settings: Flow) -> list[Picture]:
             "the covariance within classes.",
             (TIME, "relative error"),
             [
-                Panel(titles[n], [Series(time[n], _errors(m)[key], *style) for key, style in ERROR_LINES.items()])
+                Panel(titles[n], [Series(time[n], _errors(m)[key], name=name) for key, name in ERROR_LINES.items()])
                 for n, m in found.items()
             ],
             logarithmic=True,
@@ -195,7 +193,7 @@ def _pictures(found: dict[str, Measured], settings: Flow) -> list[Picture]:
             "How well Assumption 2 holds",
             "The mean of |u_kᵀ v_{L+1,k}| over all pairs, weighted by the growth of σ_k.",
             (TIME, "alignment"),
-            [Panel("", [Series(time[n], _alignment_of_growth(m), colours[n], titles[n]) for n, m in found.items()])],
+            [Panel("", [Series(time[n], _alignment_of_growth(m), name=titles[n]) for n, m in found.items()])],
             include=(0.0, 1.0),
         ),
     ]
