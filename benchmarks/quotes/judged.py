@@ -73,11 +73,18 @@ def _p(value: float | None) -> str:
 def settings() -> str:
     """Return for every claim that runs answer where it was judged: data, network, accuracy and seeds."""
     rows = [
-        [claim.number, claim.verdict, claim.setting or "–", claim.seeds]
+        [
+            claim.number,
+            claim.verdict,
+            *(claim.conditions.get(name, "–") for name in ("data", "network", "size", "images", "accuracy")),
+            claim.seeds,
+            claim.setting or "–",
+        ]
         for claim in judged()
         if not any(isinstance(part, Fact) for part in claim.parts)
     ]
-    return table(["claim", "verdict", "setting", "seeds"], rows, words=3)
+    head = ["claim", "verdict", "data", "network", "size", "images", "accuracy (%)", "seeds", "other settings"]
+    return table(head, rows, words=4)
 
 
 def in_words() -> str:

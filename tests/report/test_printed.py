@@ -111,7 +111,9 @@ def test_an_arm_has_its_colour_in_every_figure() -> None:
     named = [Series(X, X, name="other"), Series(X, -X, name="feddecorr")]
     picture = Picture("a", "", "", ("x", "y"), [Panel("l", named[::-1]), Panel("r", named)])
     pages = {trace.line.color for trace in draw(picture).data if trace.name == "feddecorr"}
-    printed_ones = [line for axis in printed.draw(picture).axes for line in axis.lines if line.get_label() == "feddecorr"]
+    printed_ones = [
+        line for axis in printed.draw(picture).axes for line in axis.lines if line.get_label() == "feddecorr"
+    ]
     assert pages == {line.get_color() for line in printed_ones} == {ARMS["feddecorr"]}
 
 

@@ -34,8 +34,13 @@ ARMS = {
     "feddecorr and variance": BROWN,
     "balanced classes": GREY,
     "imbalanced classes": PURPLE,
+    "true": BLUE,
+    "not true": RED,
+    "open": GREY,
+    "the paper's value": AMBER,
+    "with FedDecorr − without": RED,
 }
-"""Arms of comparisons by the names of their lines: the same arm has the same colour in every figure."""
+"""Arms of comparisons, and answers of claims, by the names of their lines: the same colour in every figure."""
 
 GOLDEN = 0.61803398875
 """Of all steps around the colour circle, the one whose multiples never come near each other."""

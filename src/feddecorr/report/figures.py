@@ -33,7 +33,7 @@ def draw(picture: Picture) -> go.Figure:
         down,
         across,
         subplot_titles=titles if any(titles) else None,
-        shared_xaxes=down > 1,
+        shared_xaxes=picture.shared_x and down > 1,
         shared_yaxes=kind == "xy",
         horizontal_spacing=0.04,
         specs=[[{"type": kind}] * across] * down,
@@ -113,6 +113,11 @@ def _lay_out(figure: go.Figure, picture: Picture, down: int) -> None:
     )
     figure.update_xaxes(title=picture.axes[0], row=down)
     figure.update_yaxes(title=picture.axes[1], col=1)
+    for place, panel in enumerate(picture.panels):
+        if panel.axis:
+            first = next(number for number, each in enumerate(picture.panels) if each.axis == panel.axis)
+            where = {"row": place // picture.across + 1, "col": place % picture.across + 1}
+            figure.update_xaxes(title=panel.axis, matches=f"x{first + 1}" if first else "x", **where)
     if picture.include:
         figure.update_yaxes(range=[min(picture.include) - 0.05, max(picture.include) + 0.05])
     if picture.logarithmic:

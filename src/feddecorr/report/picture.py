@@ -47,7 +47,8 @@ class Panel:
     """A titled set of series, of bars side by side, a matrix of shades, or points on the unit sphere by name.
 
     A matrix is drawn from light (0) to dark (the largest value of all panels, or 1). `names` are those of columns and
-    rows: of a matrix (by default numbers from 1), of the places of bars, or of the y at 0, 1, 2, … of series.
+    rows: of a matrix (by default numbers from 1), of the places of bars, or of the y at 0, 1, 2, … of series. `axis`
+    labels the x of panels that do not all share it; those with the same label do.
     """
 
     title: str
@@ -56,6 +57,7 @@ class Panel:
     names: tuple[Sequence[str], Sequence[str]] | None = None
     cloud: Mapping[str, Array] = field(default_factory=dict)
     bars: Mapping[str, Sequence[float | None]] = field(default_factory=dict)
+    axis: str = ""
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,8 @@ class Picture:
     """Panels in rows of `across`, with common axes; `file` is its name without ending.
 
     The y in `include` are always in view; `threshold` is a dotted line at a y, with its label; `origin` adds a line at
-    x = 0. `height` is that of a row in inches, for print.
+    x = 0. `size` is that of the print in inches, where it is not that of a column or a page. Panels whose x differ in
+    meaning are not `shared_x`: each has the scale and the label of its own axis.
     """
 
     file: str
@@ -76,7 +79,8 @@ class Picture:
     threshold: tuple[float, str] | None = field(default=None, kw_only=True)
     origin: bool = field(default=False, kw_only=True)
     across: int = field(default=ACROSS, kw_only=True)
-    height: float | None = field(default=None, kw_only=True)
+    size: tuple[float, float] | None = field(default=None, kw_only=True)
+    shared_x: bool = field(default=True, kw_only=True)
 
     @property
     def largest(self) -> float:

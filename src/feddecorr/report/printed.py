@@ -92,17 +92,21 @@ def draw(picture: Picture) -> Figure:
     count = len(picture.panels)
     across = min(count, picture.across)
     down = -(-count // across)
-    figure = Figure(figsize=(COLUMN if count == 1 else PAGE, (picture.height or HEIGHT) * down))
+    figure = Figure(figsize=picture.size or (COLUMN if count == 1 else PAGE, HEIGHT * down))
     flat = not any(panel.cloud for panel in picture.panels)
     grid = figure.subplots(
         down,
         across,
-        sharex=flat,
+        sharex=flat and picture.shared_x,
         sharey=flat,
         squeeze=False,
         subplot_kw={} if flat else {"projection": "3d"},
     )
     axes: list[Any] = list(grid.flat)
+    for panel, axis in zip(picture.panels, axes, strict=False):
+        first = next(other for other, each in zip(axes, picture.panels, strict=False) if each.axis == panel.axis)
+        if panel.axis and axis is not first:
+            axis.sharex(first)
     palette = picture.colours()
     names = list(dict.fromkeys(series.name for panel in picture.panels for series in panel.series if series.name))
     for place, (panel, axis) in enumerate(zip(picture.panels, axes, strict=False)):
@@ -117,7 +121,8 @@ def draw(picture: Picture) -> Figure:
             _line(axis, series, series.colour or palette.get(series.name, "#000000"), dash)
         _bars(axis, panel, palette)
         _frame(axis, picture, panel)
-        axis.tick_params(labelbottom=place + across >= count)
+        axis.tick_params(labelbottom=not picture.shared_x or place + across >= count)
+        axis.set_xlabel(panel.axis)
     for axis in axes[count:]:
         axis.set_axis_off()
     figure.supxlabel(picture.axes[0], fontsize=STYLE["axes.labelsize"])

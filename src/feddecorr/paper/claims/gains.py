@@ -23,7 +23,7 @@ def gain_part(says: str, pair: PairedRuns | None, paper: float | None = None) ->
     """Return that FedDecorr improves accuracy; nothing is measured where there is no pair."""
     gains = pair.gains() if pair else {}
     primary = gains.get(PRIMARY, NOTHING)
-    return ClaimPart(says, primary, increases(POINT), POINTS, others(gains), paper, tested=True)
+    return ClaimPart(says, primary, increases(POINT), POINTS, others(gains), paper, tested=True, pair=pair)
 
 
 def others(gains: dict[str, Sample]) -> dict[str, Sample]:
@@ -106,7 +106,9 @@ def homogeneous(runs: Sequence[Run]) -> list[Trial]:
         if pair.run.alpha == math.inf:
             gains = pair.gains()
             paper = papers_gain("main", str(pair.run.settings["data.name"]), alpha="inf")
-            part = ClaimPart("gain at alpha inf", gains[PRIMARY], stays_within(POINT), POINTS, others(gains), paper)
+            part = ClaimPart(
+                "gain at alpha inf", gains[PRIMARY], stays_within(POINT), POINTS, others(gains), paper, pair=pair
+            )
             trials.append(pair_trial([part], [pair]))
     return trials
 
