@@ -76,15 +76,16 @@ def settings() -> str:
         [
             claim.number,
             claim.verdict,
-            *(claim.conditions.get(name, "–") for name in ("data", "network", "size", "images", "accuracy")),
-            claim.seeds,
+            *(claim.conditions.get(name, "–") for name in ("data", "network")),
             claim.setting or "–",
+            *(claim.conditions.get(name, "–") for name in ("size", "images", "accuracy")),
+            claim.seeds,
         ]
         for claim in judged()
         if not any(isinstance(part, Fact) for part in claim.parts)
     ]
-    head = ["claim", "verdict", "data", "network", "size", "images", "accuracy (%)", "seeds", "other settings"]
-    return table(head, rows, words=4)
+    head = ["claim", "verdict", "data", "network", "other settings", "size", "images", "accuracy (%)", "seeds"]
+    return table(head, rows, words=5)
 
 
 def in_words() -> str:

@@ -170,7 +170,7 @@ def test_a_broken_run_keeps_nobody_from_seeing_the_others(tmp_path: Path) -> Non
 def test_a_folder_that_is_not_there_is_refused(feddecorr: CommandLine, tmp_path: Path) -> None:
     refused = feddecorr("watch", tmp_path / "nowhere")
     assert refused.code == 2
-    assert "is no directory" in refused.err
+    assert "is not a directory" in refused.err
 
 
 def test_a_port_that_is_taken_is_refused(done: Path) -> None:

@@ -92,7 +92,7 @@ HALF = "BatchNorm's statistics are fixed after half of the rounds"
 
 
 def cosine(rounds: int) -> str:
-    """Return the words for so many rounds, over which the learning rate falls to nothing."""
+    """Return the overrides for that many rounds, over which the learning rate falls to nothing."""
     return f"rounds={rounds} training.schedule=cosine training.schedule.over={rounds}"
 
 
@@ -118,7 +118,7 @@ def fixed_after(rounds: int) -> When:
 
 def served(regularizer: str, name: str, weight: str) -> When:
     """Say which weight a regularizer has at a scale."""
-    says = f"{name} has weight {weight}, of four the one that served it best with a seed of its own"
+    says = f"{name} has weight {weight}, the best of four on a separate seed"
     return When({"regularizer": regularizer}, f"regularizers.{regularizer}.weight={weight}", says)
 
 

@@ -22,7 +22,7 @@ from feddecorr.results.summary import Summary, run_directories
 from feddecorr.runs.directory import RunDirectory
 
 MARKED = ("experiment.json", "weights.safetensors")
-"""What changes when a run begins, goes on with more rounds, or has finished one."""
+"""What changes when a run begins, continues with more rounds, or has finished one."""
 
 HEADINGS = ("run", "rounds", "last finished round")
 
@@ -46,7 +46,7 @@ class LivePage:
     def __init__(self, folders: Sequence[Path]) -> None:
         for folder in folders:
             if not folder.is_dir():
-                raise UserError(f"{folder} is no directory: name a run, or a folder in which runs are or will be")
+                raise UserError(f"{folder} is not a directory: name a run, or a folder in which runs are or will be")
         self._folders = folders
         self._seen: dict[Path, _RunState] = {}
         self._page = "", ""

@@ -46,7 +46,7 @@ class SeedGroup:
 def group_seeds(runs: Mapping[str, Summary]) -> list[SeedGroup]:
     """Return the lines in the order of their first runs, named by what the names of their runs share, or by settings.
 
-    Runs that are not done, and copies of the same run, stay by themselves: a mean would hide how far each has come.
+    Runs that are not done, and copies of the same run, stay separate: a mean would hide how far each has come.
     """
     lines: dict[object, list[str]] = {}
     for name, run in runs.items():
@@ -101,7 +101,7 @@ def write_report(directories: Sequence[Path], path: Path) -> None:
     runs = dict(zip(name_directories(directories), map(RunDirectory.open, directories), strict=True))
     for run in runs.values():
         if not run.finished_rounds():
-            raise UserError(f"{run.path} has no finished round yet: 'feddecorr resume {run.path}' goes on")
+            raise UserError(f"{run.path} has no finished round yet: 'feddecorr resume {run.path}' continues it")
     lines = group_seeds({name: Summary.of(run) for name, run in runs.items()})
     write_page(path, TITLE, LEAD, list(sections(lines, runs)), switches=switches(lines))
 
@@ -212,11 +212,11 @@ def _labels(lines: Sequence[SeedGroup], runs: Mapping[str, RunDirectory]) -> Ite
         counts = runs[first].roster().labels
         if counts is None:
             continue
-        note = f" Mind: {about.note}." if about.note else ""
+        note = f" Note: {about.note}." if about.note else ""
         which = figures.shown_clients(counts.clients)
-        seeds = f" Seeds have splits of their own: this is that of {first}." if len(those[0].runs) > 1 else ""
+        seeds = f" Each seed has its own split: this is that of {first}." if len(those[0].runs) > 1 else ""
         text = f"Training examples per client and class: {', '.join(line.name for line in those)}.{seeds}{which}{note}"
-        yield Section("Who holds which labels", text, figures.labels(counts, about.classes))
+        yield Section("Examples by client and class", text, figures.labels(counts, about.classes))
 
 
 def _settings(lines: Sequence[SeedGroup]) -> Section:

@@ -87,13 +87,17 @@ class Run:
         name = str(self.settings["data.name"])
         size = self.settings.get("data.size") or SIDES.get(name)
         widths = self.settings.get("model.widths")
-        width = "-".join(map(str, widths)) if isinstance(widths, list | tuple) else self.settings.get("model.width")
+        width = "-".join(map(str, widths)) if isinstance(widths, list | tuple) else self._width()
         return {
             "data": name,
             "images": str(self.settings.get("data.train") or "all"),
             "size": f"{size}×{size}" if size else "–",
             "network": f"{self.settings['model.name']} {width}" if width else str(self.settings["model.name"]),
         }
+
+    def _width(self) -> str:
+        width = self.settings.get("model.width")
+        return "" if width in (None, 1.0) else f"×{width}"
 
     def describe(self, but: Sequence[str] = ()) -> str:
         """Return its other settings in words, without what a claim varies."""
@@ -209,7 +213,7 @@ def sample(runs: Mapping[int, Run], of: Callable[[Summary], float | None]) -> Sa
 
 
 def paired_runs(runs: Iterable[Run], method: str = "fedavg") -> list[PairedRuns]:
-    """Return every pair of arms of that method; each strength of FedDecorr is a pair of its own."""
+    """Return every pair of arms of that method; each strength of FedDecorr is a separate pair."""
     found = []
     for equal in group([run for run in runs if run.method == method], but=["regularizers"]):
         without = {run.seed: run for run in equal if not run.regularizers}

@@ -41,7 +41,7 @@ def check_costs(document: Any) -> None:
     for key, names in RATIOS.items() if isinstance(document, dict) else ():
         ratios = document.get(key, {})
         if not isinstance(ratios, dict):
-            raise UserError(f"'{key}' is no table")
+            raise UserError(f"'{key}' is not a table")
         for name in names if names[0] in ratios else ():
             ratio = ratios.get(name)
             if not isinstance(ratio, int | float) or not 0 < ratio < math.inf:

@@ -122,7 +122,7 @@ def _read(kind: type[S], words: list[str] | None, out: Path | None) -> S:
         raise UserError(f"--out {out} is a file: choose a directory")
     settings = kind.parse(read_overrides(words or []))
     if out:
-        out.mkdir(parents=True, exist_ok=True)  # what cannot be written is told before anything is computed
+        out.mkdir(parents=True, exist_ok=True)  # a directory that cannot be written fails before anything is computed
     return settings
 
 

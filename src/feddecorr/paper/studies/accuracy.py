@@ -50,7 +50,7 @@ def decorrelates_fedavg_alone(labels: Labels) -> bool:
 
 BASELINES = Grid(
     name="baselines",
-    shows="SCAFFOLD and FedNova beside FedAvg with FedDecorr",
+    shows="SCAFFOLD and FedNova compared with FedAvg with FedDecorr",
     place="tables 8 and 9",
     axes={"data": ALL_DATA, "method": ("scaffold", "fednova", "fedavg"), "regularizer": BOTH, "alpha": ALPHAS},
     makes=(accuracy("main"), ranks),
@@ -108,7 +108,7 @@ EPOCHS = Grid(
 
 DECORRELATION = Grid(
     name="decorrelation",
-    shows="FedDecorr beside DeCov and Structured-DeCov",
+    shows="FedDecorr compared with DeCov and Structured-DeCov",
     place="table 6",
     axes={
         "data": ("tinyimagenet",),

@@ -200,7 +200,7 @@ def _lucky(cell: Cell) -> Sample:
 
 SWING = Grid(
     name="swing",
-    shows="how accuracy swings from round to round, by what becomes of BatchNorm's statistics",
+    shows="how accuracy swings from round to round, by the treatment of BatchNorm's statistics",
     place="beyond the paper",
     axes={
         "data": ("cifar10",),

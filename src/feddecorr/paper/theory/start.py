@@ -28,7 +28,7 @@ def random_frame(rows: int, columns: int, stream: np.random.RandomState, given: 
 
 
 def singular_frames(matrix: Array, columns: int, stream: np.random.RandomState) -> tuple[Array, Array]:
-    """Return left and right singular vectors as frames, the right one of so many columns; the same on every machine.
+    """Return left and right singular vectors as frames, the right with that many columns; the same on every machine.
 
     What a library of linear algebra is free to choose is settled here: the sign of each pair, by the largest entry
     on the left, and the vectors that the matrix takes to zero, which are drawn.
