@@ -64,7 +64,7 @@ def test_a_name_has_one_colour_in_all_panels() -> None:
     words = ["partition.alpha=0.05 method=moon", "partition.alpha=0.5", "partition.alpha=0.5 method=moon"]
     found = FIGURES["spectra"].make(FigureData([summary(each) for each in words], panels=["partition.alpha"]))
     lines = [line for axis in draw(found).axes for line in axis.lines if not str(line.get_label()).startswith("_")]
-    colours = {(line.get_label(), line.get_color()) for line in lines}
+    colours = {(str(line.get_label()), line.get_color()) for line in lines}
     assert sorted(name for name, _ in colours) == ["fedavg", "moon"]
     assert len({colour for _, colour in colours}) == 2
 

@@ -104,7 +104,9 @@ def spread_features(*variances: float) -> torch.Tensor:
     stream = torch.Generator().manual_seed(0)
     z, _ = torch.linalg.qr(torch.randn(512, len(variances) + 1, generator=stream, dtype=torch.float64))
     centred, _ = torch.linalg.qr(z - z.mean(0))
-    return centred[:, : len(variances)] * (512 * torch.tensor(variances, dtype=torch.float64)).sqrt()
+    scales: torch.Tensor = (512 * torch.tensor(variances, dtype=torch.float64)).sqrt()
+    found: torch.Tensor = centred[:, : len(variances)] * scales
+    return found
 
 
 @pytest.mark.parametrize("place", range(4))

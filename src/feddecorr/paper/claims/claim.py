@@ -160,7 +160,7 @@ class Trial:
     def conditions(self) -> dict[str, str]:
         """The data, the images, their size and the network, and the accuracy in percent without a regularizer."""
         found = [run.conditions for run in self.runs]
-        values = {name: ", ".join(dict.fromkeys(each[name] for each in found)) for name in found[0]}
+        values = {name: ", ".join(sorted({each[name] for each in found})) for name in found[0]}
         return {**values, "accuracy": _span(self._levels())}
 
     def _levels(self) -> list[float]:
