@@ -42,7 +42,7 @@ def loss_cost() -> str:
 
 
 def step_of_loss() -> str:
-    """Return how long a step takes that has no loss beside cross-entropy."""
+    """Return how long a step takes that has no loss besides cross-entropy."""
     steps = record("results/loss_cost.json")["milliseconds of a step, without and with"]
     return f"{round(mean(without for without, _ in steps.values()), -1):.0f} ms"
 

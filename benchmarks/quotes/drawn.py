@@ -1,23 +1,43 @@
-"""The pictures of the reproduction's page, of the recorded runs."""
+"""The figures of the reproduction's page, drawn from the recorded runs."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks.quotes.judged import judged
 from benchmarks.quotes.pairs import ALPHA, main_runs
 from benchmarks.quotes.records import ROOT
+from feddecorr.paper.claims.figures import forest, gains_by_round
+from feddecorr.report.picture import Picture
 from feddecorr.report.printed import save
-from feddecorr.sweeps.printed_figures import FIGURES, Material
+from feddecorr.sweeps.printed_figures import FIGURES, FigureData
 
-PICTURES: dict[str, tuple[str, str, tuple[float, ...]]] = {
-    "spectra": ("spectra", "small", ()),
-    "local-spectra": ("local-spectra", "small", ()),
-    "accuracy": ("accuracy", "small", (0.01, 0.25)),
-    "accuracy-many": ("accuracy", "many", (0.01, 0.25)),
-}
-"""By file name: the figure, the scale of its runs, and the alphas that it leaves out."""
+FOLDER = ROOT / "docs" / "reproduction"
 
 
-def draw() -> None:
-    """Draw all of them."""
-    for name, (figure, scale, left_out) in PICTURES.items():
+def _of_runs(figure: str, scale: str, left_out: tuple[float, ...] = ()) -> Callable[[], Picture]:
+    """Return what makes a figure of the main comparison at a scale, without some alphas."""
+
+    def make() -> Picture:
         runs = [run for run in main_runs(scale) if run.experiment["partition"]["alpha"] not in left_out]
-        save(FIGURES[figure].make(Material(runs, panels=ALPHA)), ROOT / "docs" / "reproduction" / f"{name}.svg")
+        return FIGURES[figure].make(FigureData(runs, panels=ALPHA))
+
+    return make
+
+
+PICTURES: dict[str, Callable[[], Picture]] = {
+    "spectra": _of_runs("spectra", "small"),
+    "local-spectra": _of_runs("local-spectra", "small"),
+    "accuracy": _of_runs("accuracy", "small", (0.01, 0.25)),
+    "accuracy-many": _of_runs("accuracy", "many", (0.01, 0.25)),
+    "forest": lambda: forest(judged()),
+    "gains": lambda: gains_by_round(judged()),
+}
+"""By file name."""
+
+
+def draw(folder: Path = FOLDER) -> None:
+    """Draw all of them."""
+    for name, make in PICTURES.items():
+        save(make(), folder / f"{name}.svg")

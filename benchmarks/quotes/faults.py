@@ -1,4 +1,4 @@
-"""What runs and readers were put through, and what came of it."""
+"""What runs and readers were put through, and the results."""
 
 from __future__ import annotations
 

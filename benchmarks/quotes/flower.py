@@ -8,7 +8,7 @@ from benchmarks.quotes.records import record, table
 
 COHORTS = (10, 100, 1000)
 LINES = {100: 12.5, 1000: 125.0}
-"""Lines of so many Mbit/s have so many MB/s."""
+"""MB/s of a line, by its Mbit/s."""
 TRAINING, ROUNDS = 60, 100
 """Seconds in which clients train, and rounds, of the plan's last row."""
 

@@ -9,7 +9,7 @@ from benchmarks.quotes.judgements import judge_in_words
 from benchmarks.quotes.pairs import interval, summaries
 from benchmarks.quotes.records import ROOT, record, table
 from feddecorr.paper.claims import judge
-from feddecorr.paper.claims.claim import ANSWERS, FAILS, HOLDS, OPEN, PARTLY, POINTS, Claim, Fact, Part
+from feddecorr.paper.claims.claim import ANSWERS, FAILS, HOLDS, OPEN, PARTLY, POINTS, Claim, ClaimPart, Fact
 from feddecorr.paper.claims.plan import PLAN, read_plan
 from feddecorr.results.sample import Sample
 
@@ -43,19 +43,19 @@ def claims() -> str:
         [claim.number, part.says, ANSWERS[part.answer], *_numbers(part)]
         for claim in judged()
         for part in claim.parts
-        if isinstance(part, Part)
+        if isinstance(part, ClaimPart)
     ]
     return table(head, rows, words=3)
 
 
-def _numbers(part: Part) -> list[str]:
+def _numbers(part: ClaimPart) -> list[str]:
     others = [_effect(part, part.also[name]) if name in part.also else "" for name in ("last_ten", "best", "transient")]
     seeds = f"{len(part.sample)} of {part.sample.declared}" if part.sample.declared else str(len(part.sample))
     paper = "" if part.paper is None else f"{part.unit.shown(part.paper):+.1f}"
     return [seeds, _effect(part, part.sample), _p(part.sample.p_value), _p(part.corrected), *others, paper]
 
 
-def _effect(part: Part, sample: Sample) -> str:
+def _effect(part: ClaimPart, sample: Sample) -> str:
     if not sample.values:
         return "–"
     if part.unit is POINTS:
@@ -73,11 +73,19 @@ def _p(value: float | None) -> str:
 def settings() -> str:
     """Return for every claim that runs answer where it was judged: data, network, accuracy and seeds."""
     rows = [
-        [claim.number, claim.verdict, claim.setting or "–", claim.seeds]
+        [
+            claim.number,
+            claim.verdict,
+            *(claim.conditions.get(name, "–") for name in ("data", "network")),
+            claim.setting or "–",
+            *(claim.conditions.get(name, "–") for name in ("size", "images", "accuracy")),
+            claim.seeds,
+        ]
         for claim in judged()
         if not any(isinstance(part, Fact) for part in claim.parts)
     ]
-    return table(["claim", "verdict", "setting", "seeds"], rows, words=3)
+    head = ["claim", "verdict", "data", "network", "other settings", "size", "images", "accuracy (%)", "seeds"]
+    return table(head, rows, words=5)
 
 
 def in_words() -> str:

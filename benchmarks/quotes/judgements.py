@@ -52,7 +52,7 @@ def judge_in_words(claims: Sequence[Claim]) -> str:
     """Return a line for every claim; refuse a sentence whose verdict is no longer the one that was found."""
     lines = []
     for claim in claims:
-        written_for, sentence = JUDGEMENTS.get(claim.number, (OPEN, f"{claim.seeds} seeds are done."))
+        written_for, sentence = JUDGEMENTS.get(claim.number, (OPEN, f"Seeds done: {claim.seeds}."))
         if claim.verdict != written_for:
             raise ValueError(
                 f"claim {claim.number} is '{claim.verdict}' now, and its sentence was written for '{written_for}': "

@@ -49,7 +49,7 @@ def by_alpha(scale: str) -> Callable[[], str]:
 
 
 def papers_network() -> str:
-    """Return what came of the paper's own network, without and with FedDecorr."""
+    """Return the results of the paper's own network, without and with FedDecorr."""
     found = read_summaries([ROOT / "results/mobilenetv2.jsonl"])
     rows = [
         [

@@ -45,4 +45,4 @@ def million_clients() -> str:
 
 
 UNITS = {"seconds": 2, "megabytes": 0}
-"""What is told of them, with so many digits."""
+"""What is reported, with its number of digits."""

@@ -8,7 +8,7 @@ from functools import cache
 
 from benchmarks.quotes.pairs import arrow, interval, summaries
 from benchmarks.quotes.records import table
-from feddecorr.paper.lookup import find_studies
+from feddecorr.paper.studies import find_studies
 from feddecorr.results.cells import Cell, gather
 from feddecorr.results.study import Label, Result, Table
 from feddecorr.results.summary import STATISTICS
@@ -80,8 +80,8 @@ def without_and_with(study: str, *words: str, scale: str) -> Callable[[], str]:
 
 def _compared(*arms: Cell) -> list[str]:
     """Compare two arms, over the seeds that both have."""
-    without, beside = (cell.runs.keys() for cell in arms)
-    both = [replace(cell, runs={seed: cell.runs[seed] for seed in without & beside}) for cell in arms]
+    without, decorrelated = (cell.runs.keys() for cell in arms)
+    both = [replace(cell, runs={seed: cell.runs[seed] for seed in without & decorrelated}) for cell in arms]
     right = [cell.sample("last") for cell in both]
     ranks = [cell.sample("last", "effective_rank") for cell in both]
     return [str(len(both[0].runs)), arrow(right, 100), interval(right[1].minus(right[0])), arrow(ranks)]

@@ -25,7 +25,7 @@ COMPARED = {
     "epochs": ("training", "rounds"),
     "norm": ("model",),
     "head": ("model",),
-    "statistics": ("buffers", "fix_after", "model"),
+    "statistics": ("batchnorm", "fix_after", "model"),
     "model": ("model",),
     "method": ("method", "model"),
     "clients": ("clients", "participation", "rounds", "training"),

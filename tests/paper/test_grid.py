@@ -4,7 +4,7 @@ import pytest
 from made_up import results
 
 from feddecorr.errors import UserError
-from feddecorr.paper.drawings import per_round
+from feddecorr.paper.figures import per_round
 from feddecorr.paper.grid import Grid, experiment
 from feddecorr.paper.scales import SMOKE
 from feddecorr.paper.tables import accuracy, gains

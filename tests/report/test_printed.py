@@ -8,9 +8,9 @@ from PIL import Image
 
 from feddecorr.errors import UserError
 from feddecorr.report import printed
-from feddecorr.report.colours import colours
-from feddecorr.report.picture import Line, Panel, Picture, fan, shades
-from feddecorr.report.study_page import draw
+from feddecorr.report.colours import ARMS, colour_names, colours
+from feddecorr.report.figures import draw
+from feddecorr.report.picture import Panel, Picture, Series, fan, shades
 
 X = np.linspace(0, 4, 5)
 LINES = Picture(
@@ -18,7 +18,7 @@ LINES = Picture(
     "Lines & points",
     "",
     ("x", "y"),
-    [Panel("<b>", [*fan(X, np.outer(X, [1, 2])), Line(X, X, "#123456", "n", spread=[0.1] * 5)])],
+    [Panel("<b>", [*fan(X, np.outer(X, [1, 2])), Series(X, X, "#123456", "n", spread=[0.1] * 5)])],
 )
 CELLS = Picture("b", "Cells", "", ("k", "k'"), [Panel("", matrix=np.eye(3)), Panel("", matrix=np.ones((3, 3)))])
 CLOUD = Picture("c", "Sphere", "", ("", ""), [Panel("", cloud={"class 0": np.eye(3), "class 1": -np.eye(3)})])
@@ -71,14 +71,14 @@ def test_lines_bands_and_cells_are_where_the_picture_says() -> None:
 
 
 def test_what_is_to_be_in_view_is() -> None:
-    picture = Picture("a", "", "", ("x", "y"), [Panel("", [Line(X, X, "#000000")])], include=(-3.0, 9.0))
+    picture = Picture("a", "", "", ("x", "y"), [Panel("", [Series(X, X, "#000000")])], include=(-3.0, 9.0))
     low, high = printed.draw(picture).axes[0].get_ylim()
     assert low <= -3
     assert high >= 9
 
 
 def test_legends_name_each_line_once() -> None:
-    named = [Line(X, X, "#000000", "one"), Line(X, -X, "#ff0000", "two")]
+    named = [Series(X, X, "#000000", "one"), Series(X, -X, "#ff0000", "two")]
     figure = printed.draw(Picture("a", "", "", ("x", "y"), [Panel("l", named), Panel("r", named)]))
     (legend,) = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == ["one", "two"]
@@ -93,8 +93,8 @@ def test_other_formats_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_figures_have_a_trace_for_every_line_and_matrix() -> None:
-    """The page shows what the file shows."""
-    assert len(draw(LINES).data) == 3
+    """The page shows what the file shows: three lines, one of them in a band with two edges."""
+    assert len(draw(LINES).data) == 3 + 2
     assert [trace.type for trace in draw(CELLS).data] == ["heatmap", "heatmap"]
 
 
@@ -103,6 +103,18 @@ def test_shades_go_from_dark_to_light() -> None:
     first, *_, last = shades(5)
     assert len(shades(1)) == 1
     assert int(first[1:3], 16) < int(last[1:3], 16)
+
+
+def test_an_arm_has_its_colour_in_every_figure() -> None:
+    """Whatever is drawn with it, and in both renderers; no other line has that colour."""
+    assert colour_names(["moon", "feddecorr", "none"]) == {**colour_names(["none", "feddecorr"]), "moon": colours(3)[2]}
+    named = [Series(X, X, name="other"), Series(X, -X, name="feddecorr")]
+    picture = Picture("a", "", "", ("x", "y"), [Panel("l", named[::-1]), Panel("r", named)])
+    pages = {trace.line.color for trace in draw(picture).data if trace.name == "feddecorr"}
+    printed_ones = [
+        line for axis in printed.draw(picture).axes for line in axis.lines if line.get_label() == "feddecorr"
+    ]
+    assert pages == {line.get_color() for line in printed_ones} == {ARMS["feddecorr"]}
 
 
 def test_no_two_colours_are_the_same() -> None:

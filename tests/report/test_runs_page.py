@@ -10,8 +10,7 @@ from small import forget_models, small
 
 from feddecorr.errors import RunError, UserError
 from feddecorr.report.colours import COLOURS
-from feddecorr.report.runs_page import write_report
-from feddecorr.report.seed_groups import group_seeds
+from feddecorr.report.runs_page import group_seeds, write_report
 from feddecorr.results.summary import Summary
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import run
@@ -39,10 +38,10 @@ def test_the_page_needs_no_network(runs: list[Path], tmp_path: Path) -> None:
 def test_every_run_is_in_the_page_with_its_numbers(runs: list[Path], tmp_path: Path) -> None:
     write_report(runs, tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()
-    for heading in ("Singular spectra", "Accuracy per round", "Who holds which labels", "Settings"):
+    for heading in ("Singular spectra", "Accuracy per round", "Examples by client and class", "Settings"):
         assert f"<h2>{heading}</h2>" in page
     assert "regularizers.feddecorr.beta" in page
-    assert page.count("<h2>Who holds which labels</h2>") == 2  # the first two share a split
+    assert page.count("<h2>Examples by client and class</h2>") == 2  # the first two share a split
 
 
 def test_every_term_of_the_objective_is_drawn_with_each_run_in_its_colour(runs: list[Path], tmp_path: Path) -> None:

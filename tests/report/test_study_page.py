@@ -15,5 +15,5 @@ def test_pages_know_nothing_of_the_theory() -> None:
     """Studies hand over plain values; all modules of the report load none of the theory's."""
     done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
-    assert "feddecorr.report.study_page" in loaded
+    assert "feddecorr.report.page" in loaded
     assert not {name for name in loaded if name.startswith("feddecorr.paper.theory")}

@@ -19,8 +19,7 @@ from playwright.sync_api import Browser, Page
 from small import small
 
 from feddecorr.errors import UserError
-from feddecorr.report.live import LivePage
-from feddecorr.report.page_server import LOOPBACK, address, open_server
+from feddecorr.report.live import LOOPBACK, LivePage, address, open_server
 from feddecorr.runs.pipeline import run
 
 POINTS = "document.querySelectorAll('.plotly-graph-div')[1].data.map(line => [line.name, line.x.length])"
@@ -171,7 +170,7 @@ def test_a_broken_run_keeps_nobody_from_seeing_the_others(tmp_path: Path) -> Non
 def test_a_folder_that_is_not_there_is_refused(feddecorr: CommandLine, tmp_path: Path) -> None:
     refused = feddecorr("watch", tmp_path / "nowhere")
     assert refused.code == 2
-    assert "is no directory" in refused.err
+    assert "is not a directory" in refused.err
 
 
 def test_a_port_that_is_taken_is_refused(done: Path) -> None:

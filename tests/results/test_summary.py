@@ -23,7 +23,7 @@ from feddecorr.results.result_tables import tabulate
 from feddecorr.results.summary import STATISTICS, Summary, read_summaries, write_summaries
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import run
-from feddecorr.sweeps.printed_figures import FIGURES, Material
+from feddecorr.sweeps.printed_figures import FIGURES, FigureData
 
 EVALUATED = ["evaluation.clients=true", "evaluation.every=1", "evaluation.label_measures=always"]
 
@@ -183,8 +183,8 @@ def test_settings_that_cannot_be_read_here_keep_nobody_from_the_numbers(summary:
         load_runs(path)
         runs_of(found)
         with suppress(UserError):  # there is only one beta
-            FIGURES["beta"].make(Material(found, {}))
-        FIGURES["local-spectra"].make(Material(found, {}))
+            FIGURES["beta"].make(FigureData(found, {}))
+        FIGURES["local-spectra"].make(FigureData(found, {}))
     assert shown > 100
 
 

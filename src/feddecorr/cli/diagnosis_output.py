@@ -84,7 +84,7 @@ def _documents(rounds: Sequence[Examination]) -> dict[str, Any]:
 
 
 def _sections(rounds: Sequence[Examination]) -> Iterator[Section]:
-    from feddecorr.report.round_sections import averaging_sections, blame_section  # noqa: PLC0415 - plotly takes long
+    from feddecorr.report.diagnosis_page import averaging_sections, blame_section  # noqa: PLC0415 - plotly takes long
 
     for each in rounds:
         if each.averaging is not None:

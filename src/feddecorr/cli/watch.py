@@ -23,8 +23,11 @@ def watch(
 
     Example:  feddecorr watch runs
     """
-    from feddecorr.report.live import LivePage  # noqa: PLC0415 - plotly is loaded when it is needed
-    from feddecorr.report.page_server import address, open_server  # noqa: PLC0415
+    from feddecorr.report.live import (  # noqa: PLC0415
+        LivePage,
+        address,
+        open_server,
+    )
 
     page = LivePage(directories)
     with open_server(page.current, port) as server:

@@ -81,7 +81,8 @@ def feddecorr(z: Tensor, normalization: Normalization = "released", dying: Dying
 
     As published, a feature that never varies correlates with nothing: its death lowers the loss (`ignored`). Under
     `counted` its squared correlation with every other feature is 1, and that of one that fades lies as far on the way
-    to 1 as it has faded. So the death of a feature never lowers the loss, and where all are dead, it is largest.
+    to 1 as it has faded. Where all are dead, the loss is largest. The death of a feature does not lower it, unless that
+    feature held most of the variance: features fade relative to the mean variance (`fading`).
     """
     return _feddecorr(z, normalization, dying)
 

@@ -8,11 +8,11 @@ from itertools import product
 
 from feddecorr.config.experiment import Experiment
 from feddecorr.config.overrides import read_overrides
-from feddecorr.paper.scales import METHODS, REGULARIZERS, Scale, find_scale
+from feddecorr.paper.scales import METHODS, REGULARIZERS, StudyScale, find_scale
 from feddecorr.results.cells import Cell, gather
 from feddecorr.results.study import Arm, Finding, Label, Labels, Result, Study
 
-AXES: dict[str, Callable[[Scale, Label], str]] = {
+AXES: dict[str, Callable[[StudyScale, Label], str]] = {
     "data": lambda scale, value: scale.data.get(str(value), f"data={value}"),
     "model": lambda scale, value: scale.models.get(str(value), f"model={value}"),
     "norm": lambda _, value: f"model.norm={value}",
@@ -53,7 +53,7 @@ class Grid(Study):
     shows: str
     place: str
     axes: Mapping[str, Sequence[Label]]
-    makes: Sequence[Callable[[Seen], list[Finding]]]
+    makes: Sequence[Callable[[GridResults], list[Finding]]]
     settings: str = ""
     wants: Callable[[Labels], bool] = everything
 
@@ -76,12 +76,12 @@ class Grid(Study):
 
     def findings(self, results: Sequence[Result], scale: str) -> list[Finding]:
         """Return all that is made of the results."""
-        seen = Seen(self, scale, results)
-        return [finding for make in self.makes for finding in make(seen)]
+        found = GridResults(self, scale, results)
+        return [finding for make in self.makes for finding in make(found)]
 
 
-class Seen:
-    """What a study has to show, as those see it that make tables and figures of it.
+class GridResults:
+    """The results of a grid at a scale, from which its tables and figures are made.
 
     `paper_data` are the data sets on which the study was declared, whatever it ran on at this scale.
     """
@@ -101,7 +101,7 @@ class Seen:
         return f"{scale.says} {departures[:1].upper()}{departures[1:]}." if departures else scale.says
 
 
-def experiment(scale: Scale, labels: Labels, settings: str = "") -> Experiment:
+def experiment(scale: StudyScale, labels: Labels, settings: str = "") -> Experiment:
     """Return the experiment that labels mean at a scale: every run's words, the labels', the special, the study's."""
     known = [AXES[axis](scale, labels[axis]) for axis in AXES if axis in labels]
     others = [f"{axis}={value}" for axis, value in labels.items() if axis not in AXES]

@@ -29,7 +29,7 @@ class When:
 
 
 @dataclass(frozen=True)
-class Scale:
+class StudyScale:
     """Settings of every run; of those on a data set, with a network, with a number of clients; and what is left out."""
 
     says: str
@@ -92,7 +92,7 @@ HALF = "BatchNorm's statistics are fixed after half of the rounds"
 
 
 def cosine(rounds: int) -> str:
-    """Return the words for so many rounds, over which the learning rate falls to nothing."""
+    """Return the overrides for that many rounds, over which the learning rate falls to nothing."""
     return f"rounds={rounds} training.schedule=cosine training.schedule.over={rounds}"
 
 
@@ -118,11 +118,11 @@ def fixed_after(rounds: int) -> When:
 
 def served(regularizer: str, name: str, weight: str) -> When:
     """Say which weight a regularizer has at a scale."""
-    says = f"{name} has weight {weight}, of four the one that served it best with a seed of its own"
+    says = f"{name} has weight {weight}, the best of four on a separate seed"
     return When({"regularizer": regularizer}, f"regularizers.{regularizer}.weight={weight}", says)
 
 
-PAPER = Scale(
+PAPER = StudyScale(
     says="The paper's settings and, where its text is silent, its authors' code: the scale of FedDecorr "
     "(normalization=released), the form of MobileNetV2 (model.variant=released), and splits in which a client that "
     "holds its equal share gets no further class (partition.capacity_rule=at).",
@@ -207,7 +207,7 @@ REDUCED: Grids = {
 }
 """What is left of the studies where a run of everything would take too long."""
 
-SMALL = Scale(
+SMALL = StudyScale(
     says="Small: ResNet18 at a quarter of its width with a stem of stride 2, 10 000 images of 16×16, one local epoch, "
     "60 rounds and learning rate 0.03, the same for both arms of every comparison; chosen on FedAvg alone.",
     seeds=3,
@@ -233,7 +233,7 @@ SMALL = Scale(
     grids=REDUCED,
 )
 
-MANY = Scale(
+MANY = StudyScale(
     says="Many seeds: a convnet of six layers, 10 000 images of 16×16, one local epoch, 30 rounds over which the "
     "learning rate falls from 0.05 to nothing, the same for both arms of every comparison; chosen on FedAvg alone.",
     seeds=20,
@@ -267,7 +267,7 @@ MANY = Scale(
     },
 )
 
-SMOKE = Scale(
+SMOKE = StudyScale(
     says="Smoke: synthetic images and two rounds, to see that everything runs. The numbers mean nothing.",
     seeds=1,
     every="data=synthetic data.train=160 data.test=60 data.classes=4 data.channels=1 data.size=8 clients=4 "
@@ -320,7 +320,7 @@ SMOKE = Scale(
 SCALE_OF = {"paper": PAPER, "small": SMALL, "many": MANY, "smoke": SMOKE}
 
 
-def find_scale(name: str) -> Scale:
+def find_scale(name: str) -> StudyScale:
     """Return what that scale means."""
     if name not in SCALE_OF:
         raise UserError(f"unknown scale '{name}': {nearest(name, SCALE_OF)}")

@@ -1,10 +1,10 @@
-"""What can be made of a study's runs, as tables: mean ± standard deviation over seeds, beside the paper's values."""
+"""Tables of a study's runs: mean ± standard deviation over seeds, with the paper's values."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from feddecorr.paper.grid import Seen
+from feddecorr.paper.grid import GridResults
 from feddecorr.paper.values import named, published
 from feddecorr.results.cells import MISSING, NOT_MEASURED, Cell
 from feddecorr.results.local_models import local_ranks
@@ -12,24 +12,37 @@ from feddecorr.results.sample import Sample
 from feddecorr.results.study import Finding, Label, Table
 from feddecorr.results.summary import STATISTICS
 
-Make = Callable[[Seen], list[Finding]]
+Make = Callable[[GridResults], list[Finding]]
+
+Columns = Mapping[str, Callable[[Cell], str]]
+"""The columns of a table by heading, each with the text of a cell."""
+
+
+def tabulate(title: str, cells: Sequence[Cell], columns: Columns, note: str) -> Table:
+    """Return a row for each cell: its labels, its number of seeds, and the columns."""
+    rows = [[*map(str, cell.labels.values()), cell.count, *(text(cell) for text in columns.values())] for cell in cells]
+    return Table(title, [*_labels(cells), "seeds", *columns], rows, note)
+
+
+def measured(
+    statistic: str, measure: str = "accuracy", digits: int = 2, *, factor: float = 1.0
+) -> Callable[[Cell], str]:
+    """Return the text of a measure of the global models, by a statistic of their rounds."""
+    return lambda cell: cell.text(cell.sample(statistic, measure), digits, factor=factor)
+
+
+def dimensions(cell: Cell) -> str:
+    """Return how many dimensions the representation has: the same for all seeds."""
+    return cell.text(cell.sample("last", "dimensions"), 0).partition(" ±")[0]
 
 
 def accuracy(paper: str | None = None) -> Make:
-    """Make a table of accuracies in percent, by all statistics; `paper` names the table to set beside it."""
+    """Make a table of accuracies in percent, by all statistics; `paper` names the paper's table to compare with."""
 
-    def make(seen: Seen) -> list[Finding]:
-        rows = [
-            [
-                *map(str, cell.labels.values()),
-                cell.count,
-                *(cell.text(cell.sample(statistic), factor=100) for statistic in STATISTICS),
-                *([_published(paper, seen, cell)] if paper else []),
-            ]
-            for cell in seen.cells
-        ]
-        headings = [*_labels(seen.cells), "seeds", *STATISTICS.values(), *(["paper"] if paper else [])]
-        return [Table("Accuracy (%)", headings, rows, seen.note)]
+    def make(results: GridResults) -> list[Finding]:
+        columns = {text: measured(name, factor=100) for name, text in STATISTICS.items()}
+        theirs: Columns = {"paper": lambda cell: _published(paper, results, cell)} if paper else {}
+        return [tabulate("Accuracy (%)", results.cells, {**columns, **theirs}, results.note)]
 
     return make
 
@@ -37,40 +50,34 @@ def accuracy(paper: str | None = None) -> Make:
 def gains(paper: str | None = None, axis: str = "regularizer", base: Label = "none") -> Make:
     """Make a table of paired differences in accuracy to the runs that have `base`, in percentage points."""
 
-    def make(seen: Seen) -> list[Finding]:
+    def make(results: GridResults) -> list[Finding]:
         rows = []
-        for without, cell in pairs(seen.cells, axis, base):
+        for without, cell in pairs(results.cells, axis, base):
             differences = [cell.sample(statistic).minus(without.sample(statistic)) for statistic in STATISTICS]
             texts = [difference_text(sample.times(100)) for sample in differences]
             whole = without.runs and cell.runs
-            theirs = [_published_gain(paper, seen, (without, cell))] if paper else []
+            theirs = [_published_gain(paper, results, (without, cell))] if paper else []
             rows.append([*map(str, cell.labels.values()), *(texts if whole else [MISSING] * len(STATISTICS)), *theirs])
-        headings = [*_labels(seen.cells), *STATISTICS.values(), *(["paper"] if paper else [])]
+        headings = [*_labels(results.cells), *STATISTICS.values(), *(["paper"] if paper else [])]
         note = "Mean over the seeds that both have, [95 % interval by Student's t], in how many seeds it is positive."
         return [Table(f"Difference to {axis} {base} (percentage points)", headings, rows, note)]
 
     return make
 
 
-def ranks(seen: Seen) -> list[Finding]:
+def ranks(results: GridResults) -> list[Finding]:
     """Make a table of how many dimensions the representations use, of global and of local models."""
-    rows = [
-        [
-            *map(str, cell.labels.values()),
-            cell.count,
-            cell.text(cell.sample("last", "effective_rank"), 1),
-            cell.text(cell.sample("last", "significant_singular_values"), 1),
-            cell.text(cell.sample("last", "dimensions"), 0).partition(" ±")[0],
-            cell.text(local_ranks(cell), 1),
-        ]
-        for cell in seen.cells
-    ]
-    headings = [*_labels(seen.cells), "seeds", "effective rank", "significant singular values", "of", "local models"]
+    columns: Columns = {
+        "effective rank": measured("last", "effective_rank", 1),
+        "significant singular values": measured("last", "significant_singular_values", 1),
+        "of": dimensions,
+        "local models": lambda cell: cell.text(local_ranks(cell), 1),
+    }
     note = (
         f"Of the global model after the last round; local models: mean effective rank of the clients' models before "
-        f"they were averaged. {seen.note}"
+        f"they were averaged. {results.note}"
     )
-    return [Table("Dimensions in use", headings, rows, note)]
+    return [tabulate("Dimensions in use", results.cells, columns, note)]
 
 
 def pairs(cells: Sequence[Cell], axis: str, base: Label) -> Iterator[tuple[Cell, Cell]]:
@@ -99,13 +106,13 @@ def _labels(cells: Sequence[Cell]) -> list[str]:
     return list(cells[0].labels) if cells else []
 
 
-def _published(paper: str, seen: Seen, cell: Cell) -> str:
-    found = published(paper, cell.labels, seen.paper_data)
+def _published(paper: str, results: GridResults, cell: Cell) -> str:
+    found = published(paper, cell.labels, results.paper_data)
     return ", ".join(named(value.text(), value, cell.labels) for value in found) or NOT_MEASURED
 
 
-def _published_gain(paper: str, seen: Seen, pair: tuple[Cell, Cell]) -> str:
-    before, after = (published(paper, cell.labels, seen.paper_data) for cell in pair)
+def _published_gain(paper: str, results: GridResults, pair: tuple[Cell, Cell]) -> str:
+    before, after = (published(paper, cell.labels, results.paper_data) for cell in pair)
     known = {value.labels["data"]: value.mean for value in before}
     texts = [
         named(f"{value.mean - known[value.labels['data']]:+.2f}", value, pair[1].labels)

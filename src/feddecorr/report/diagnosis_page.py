@@ -1,23 +1,55 @@
-"""The pictures of a diagnosis, the paper's figures among them, and the page that shows them."""
+"""The figures of a diagnosis and of a round's averaging, the paper's among them, and the page that shows them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
 import plotly.graph_objects as go
-from plotly.subplots import make_subplots
+import torch
+from numpy.typing import NDArray
 
+from feddecorr.collapse import averaging, contributions
+from feddecorr.collapse.averaging import AveragedRound
+from feddecorr.collapse.contributions import Blame
 from feddecorr.collapse.diagnosis import Diagnosis, find_reference
 from feddecorr.collapse.spectrum import SHOWN_VALUES
 from feddecorr.collapse.verdict import MEANINGS, rows
 from feddecorr.errors import UserError
 from feddecorr.report import figures
-from feddecorr.report.colours import colours
 from feddecorr.report.page import Section, write_page
-from feddecorr.report.sphere_points import sphere_points
+from feddecorr.report.picture import SPECTRUM, THRESHOLD, Panel, Picture
 
-COLUMNS = 4
+DRAWN = 1500
+"""Enough points to show the shape; a page with several spheres stays small."""
+
+
+def sphere_points(diagnosis: Diagnosis, largest: int | None = None) -> dict[str, NDArray[np.float64]]:
+    """Return points (n, 3) of length 1 by class, the class with the most samples first; 'all' where no label is known.
+
+    Features are projected to the three strongest principal directions of what is drawn, and scaled to length 1.
+    With `largest`, only the samples of that many classes are taken, those with the most samples.
+    """
+    if diagnosis.gathered is None or diagnosis.principal is None:
+        raise UserError(f"no samples of '{diagnosis.name}' were kept to be drawn")
+    if diagnosis.dimensions < 3:
+        raise UserError(f"'{diagnosis.name}' has {diagnosis.dimensions} dimensions: a sphere takes three")
+    sample = diagnosis.gathered.sample.batch
+    classes = diagnosis.per_class_samples or {}
+    shown = sorted(classes, key=lambda label: (-classes[label], int(label)))[: largest or len(classes)]
+    labels = torch.zeros(len(sample.z)) if sample.labels is None else sample.labels.cpu()
+    kept = torch.isin(labels, torch.tensor([int(label) for label in shown])) if shown else labels == 0
+    z, labels = sample.z.cpu().double()[kept], labels[kept]
+    centred = z - z.mean(0)
+    axes = torch.linalg.svd(centred, full_matrices=False).Vh[:3] if largest else diagnosis.principal.directions[:, :3].T
+    points = centred @ axes.cpu().T
+    points = points / points.norm(dim=1, keepdim=True).clamp(min=torch.finfo(points.dtype).tiny)
+    step = max(1, -(-len(points) // DRAWN))
+    points, labels = points[::step], labels[::step]
+    return {label: points[labels == int(label)].numpy() for label in shown} or {"all": points.numpy()}
+
+
 SPHERES = 7
 """A browser draws at most sixteen pictures in three dimensions on one page, and each model has two."""
 
@@ -39,7 +71,7 @@ def _sections(found: Sequence[Diagnosis]) -> Iterator[Section]:
     yield Section("Spectra", text, figure=figures.spectra({each.name: each.singular_values for each in whole}))
     if local := [each for each in found if each.client is not None]:
         yield Section("Local models", "The same for each client's model before averaging.", figure=grid(local))
-    yield from _side_by_side(whole)
+    yield from _model_sections(whole)
     tables = [{row[0]: row[1] for row in rows(each)} for each in found]
     lines = [
         [name, *(table.get(name, "–") for table in tables), text]
@@ -57,29 +89,29 @@ def _answers(found: Sequence[Diagnosis]) -> Iterator[tuple[str, list[str]]]:
         yield each.name, [sentence[:1].upper() + sentence[1:] for sentence in bare]
 
 
-def _side_by_side(whole: Sequence[Diagnosis]) -> Iterator[Section]:
-    """Yield the pictures that each model has of its own, those of all models beside each other."""
+def _model_sections(whole: Sequence[Diagnosis]) -> Iterator[Section]:
+    """Yield the figures of single models, those of all models side by side."""
     round_ones = [each for each in whole if each.gathered and each.classes is not None and each.dimensions >= 3]
     more = f" Of {len(round_ones)} models, the first {SPHERES} are shown." if len(round_ones) > SPHERES else ""
     text = f"Samples on the unit sphere of the three strongest directions, by class.{more}"
-    yield from _beside("Spheres", text, {each.name: sphere(each) for each in round_ones[:SPHERES]})
+    yield from _side_by_side("Spheres", text, {each.name: sphere(each) for each in round_ones[:SPHERES]})
     three = {each.name: sphere(each, 3) for each in round_ones[:SPHERES]}
-    yield from _beside("Three classes", f"The three largest classes alone.{more}", three)
+    yield from _side_by_side("Three classes", f"The three largest classes alone.{more}", three)
     text = "Angles between class means, in degrees. Neural collapse makes all of them equal and wide."
     several = [each for each in whole if each.class_mean_angles and len(each.class_mean_angles) > 1]
-    yield from _beside("Classes", text, {each.name: angles(each) for each in several})
+    yield from _side_by_side("Classes", text, {each.name: angles(each) for each in several})
     text = "|u·v| of the representation's principal directions and the classifier's right singular vectors."
     aligned = {each.name: alignments(each) for each in whole if each.classifier_alignments}
-    yield from _beside("Classifiers", text, aligned)
+    yield from _side_by_side("Classifiers", text, aligned)
     layers = {
         each.name: figures.spectra(each.layer_singular_values, threshold=False)
         for each in whole
         if each.layer_singular_values
     }
-    yield from _beside("Layers", "Singular values of the weights of each layer, largest first.", layers)
+    yield from _side_by_side("Layers", "Singular values of the weights of each layer, largest first.", layers)
 
 
-def _beside(heading: str, text: str, drawn: Mapping[str, go.Figure]) -> Iterator[Section]:
+def _side_by_side(heading: str, text: str, drawn: Mapping[str, go.Figure]) -> Iterator[Section]:
     if drawn:
         yield Section(heading, text, figures=drawn)
 
@@ -91,24 +123,8 @@ def grid(local: Sequence[Diagnosis], shown: int = SHOWN_VALUES) -> go.Figure:
         if each.client is None:
             raise UserError(f"'{each.name}' is not the model of a client")
         panels.setdefault(each.client, {})[each.reference or each.name] = each.singular_values
-    clients = sorted(panels)
-    columns = min(COLUMNS, len(clients))
-    lines = -(-len(clients) // columns)
-    figure = make_subplots(
-        lines, columns, subplot_titles=[f"client {client}" for client in clients], shared_xaxes=True, shared_yaxes=True
-    )
-    names = list(dict.fromkeys(name for runs in panels.values() for name in runs))
-    for place, client in enumerate(clients):
-        drawn = figures.spectra(panels[client], shown)
-        for name, trace in zip(panels[client], drawn.data, strict=True):
-            trace.update(
-                line_color=colours(len(names))[names.index(name)],
-                legendgroup=name,
-                showlegend=place == 0,
-            )
-            figure.add_trace(trace, row=place // columns + 1, col=place % columns + 1)
-    figure.update_layout(template="plotly_white", height=80 + 240 * lines, legend={"orientation": "h", "y": -0.1})
-    return figure
+    drawn = [Panel(f"client {client}", figures.spectrum_series(panels[client], shown)) for client in sorted(panels)]
+    return figures.draw(Picture("", "", "", SPECTRUM, drawn, threshold=THRESHOLD))
 
 
 def sphere(diagnosis: Diagnosis, largest: int | None = None) -> go.Figure:
@@ -117,22 +133,8 @@ def sphere(diagnosis: Diagnosis, largest: int | None = None) -> go.Figure:
     Features are projected to the three strongest principal directions of what is drawn, and scaled to length 1.
     With `largest`, only the samples of that many classes are drawn, those with the most samples.
     """
-    points = sphere_points(diagnosis, largest)
-    figure = go.Figure()
-    for (label, mine), colour in zip(points.items(), colours(len(points)), strict=True):
-        x, y, w = mine.T.tolist()
-        marker = {"size": 2.5, "color": colour}
-        figure.add_scatter3d(x=x, y=y, z=w, mode="markers", name=f"class {label}", marker=marker)
-    side = {"range": [-1.05, 1.05], "showticklabels": False, "title": ""}
-    figure.update_layout(
-        template="plotly_white",
-        height=480,
-        margin={"l": 0, "r": 0, "t": 30, "b": 0},
-        legend={"orientation": "h", "y": 0, "yanchor": "top", "itemsizing": "constant"},  # above is the toolbar
-        showlegend=True,
-        scene={"xaxis": side, "yaxis": side, "zaxis": side, "aspectmode": "cube"},
-    )
-    return figure
+    cloud = {f"class {label}": points for label, points in sphere_points(diagnosis, largest).items()}
+    return figures.draw(Picture("", "", "", ("", ""), [Panel("", cloud=cloud)]))
 
 
 def angles(diagnosis: Diagnosis) -> go.Figure:
@@ -151,3 +153,57 @@ def alignments(diagnosis: Diagnosis) -> go.Figure:
     across = [str(place + 1) for place in range(len(cells[0]))]
     down = [str(place + 1) for place in range(len(cells))]
     return figures.heatmap(cells, ("principal direction", across), ("singular vector of the classifier", down))
+
+
+SHARE = "share of the way from the client's model (0) to the average (1)"
+
+
+def averaging_sections(found: AveragedRound) -> Iterator[Section]:
+    """Yield what averaging did: in words, in tables, along the way to the average and layer by layer."""
+    said = " ".join(found.answer())
+    text = f"{said} The tail is the share of the variance beyond as many directions as the classes need."
+    yield Section(f"Averaging: {found.name}", text, headings=averaging.HEADINGS, rows=found.rows())
+    text = "Models on the straight way from a client's to the average, all weights and statistics mixed by that share."
+    ranks = {f"client {way.client}": (way.shares, way.effective_ranks) for way in found.ways}
+    yield Section(f"The way to the average: {found.name}", text, figure=_lines(ranks, SHARE, "effective rank"))
+    right = {f"client {way.client}": (way.shares, way.accuracies) for way in found.ways}
+    yield Section(f"Accuracy on the way: {found.name}", text, figure=_lines(right, SHARE, "accuracy"))
+    if found.layers:
+        text = (
+            "Effective rank of what goes into each layer, averaged over positions: the geometric mean of the clients' "
+            "models, and their average."
+        )
+        local, average = zip(*found.layers.values(), strict=True)
+        groups: dict[str, Sequence[float | None]] = {"mean of the clients' models": local, "their average": average}
+        figure = figures.bars(groups, list(found.layers), "layer", "effective rank of its input")
+        headings, rows = averaging.LAYER_HEADINGS, found.layer_rows()
+        yield Section(f"Layer by layer: {found.name}", text, figure=figure, headings=headings, rows=rows)
+
+
+def blame_section(found: Blame) -> Section:
+    """Return who lost how many dimensions, and by how many the average would have more without whom."""
+    text = (
+        f"{' '.join(found.answer())} Dimensions are effective ranks: of the model that was sent, of the client's after "
+        "training, on all images and on those of the classes that it holds, and of the average of all others."
+    )
+    groups: dict[str, Sequence[float | None]] = {
+        "lost in its training": [each.lost for each in found.suspects],
+        "lost on its own classes": [each.own_lost for each in found.suspects],
+        "what the average has more without it": [found.raised(each) for each in found.suspects],
+    }
+    figure = figures.bars(groups, [str(each.client) for each in found.suspects], "client", "dimensions")
+    return Section(
+        f"Who is to blame: {found.name}", text, figure=figure, headings=contributions.HEADINGS, rows=found.rows()
+    )
+
+
+def _lines(lines: Mapping[str, tuple[Sequence[float], Sequence[float | None]]], x: str, y: str) -> go.Figure:
+    known = {
+        name: [(place, value) for place, value in zip(places, values, strict=True) if value is not None]
+        for name, (places, values) in lines.items()
+    }
+    bands = {
+        name: ([place for place, _ in points], [value for _, value in points], [0.0] * len(points))
+        for name, points in known.items()
+    }
+    return figures.bands(bands, x, y)

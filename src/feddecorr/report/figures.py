@@ -1,26 +1,156 @@
-"""The pictures of a report, as plotly figures."""
+"""Pictures as plotly figures for pages: one renderer, and the figures of reports that it draws."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import plotly.graph_objects as go
+from plotly.subplots import make_subplots
 
 from feddecorr.collapse.diagnosis import Diagnosis
-from feddecorr.collapse.spectrum import LOG_TAU, SHOWN_VALUES, logarithms
+from feddecorr.collapse.spectrum import SHOWN_VALUES, logarithms
 from feddecorr.partition.heterogeneity import LabelCounts
-from feddecorr.report.colours import colours
+from feddecorr.report.picture import SPECTRUM, THRESHOLD, Panel, Picture, Series, band_series
 from feddecorr.results.curves import Band
 
 SHOWN_CLIENTS = 1000
+MOST_WRITTEN = 20
+"""Rows and columns of a table of counts up to which the counts are written into its cells."""
 
 Axis = tuple[str, list[str]]
 """What an axis shows, and the names along it."""
 
 
+def draw(picture: Picture) -> go.Figure:
+    """Return the picture as a plotly figure."""
+    titles = [panel.title for panel in picture.panels]
+    across = min(len(titles), picture.across)
+    down = -(-len(titles) // across)
+    kind = "scene" if any(panel.cloud for panel in picture.panels) else "xy"
+    figure = make_subplots(
+        down,
+        across,
+        subplot_titles=titles if any(titles) else None,
+        shared_xaxes=picture.shared_x and down > 1,
+        shared_yaxes=kind == "xy",
+        horizontal_spacing=0.04,
+        specs=[[{"type": kind}] * across] * down,
+    )
+    palette = picture.colours()
+    named: set[str] = set()
+    for place, panel in enumerate(picture.panels):
+        for trace in _traces(panel, picture, palette):
+            shown = bool(trace.name) and trace.showlegend is not False and trace.name not in named
+            named |= {trace.name} if shown else set()
+            trace.update({} if trace.type == "heatmap" else {"showlegend": shown})
+            figure.add_trace(trace, row=place // across + 1, col=place % across + 1)
+    _lay_out(figure, picture, down)
+    return figure
+
+
+def _traces(panel: Panel, picture: Picture, palette: Mapping[str, str]) -> list[Any]:
+    found: list[Any] = []
+    for series in panel.series:
+        found += _lines(series, series.colour or palette.get(series.name, "#000000"))
+    for name, values in panel.bars.items():
+        places = list(panel.names[0]) if panel.names else None
+        found.append(go.Bar(x=places, y=list(values), name=name, marker_color=palette[name]))
+    for name, points in panel.cloud.items():
+        x, y, z = np.asarray(points).T.tolist()
+        found.append(
+            go.Scatter3d(x=x, y=y, z=z, mode="markers", name=name, marker={"size": 2.5, "color": palette[name]})
+        )
+    if panel.matrix is not None:
+        rows, columns = panel.matrix.shape
+        across, below = panel.names or (_numbers(columns), _numbers(rows))
+        found.append(
+            go.Heatmap(
+                z=panel.matrix.tolist(),
+                x=list(across),
+                y=list(below),
+                zmin=0,
+                zmax=max(picture.largest, 1.0),
+                colorscale="Blues",
+                showscale=panel is picture.panels[0],
+            )
+        )
+    return found
+
+
+def _lines(series: Series, colour: str) -> list[go.Scatter]:
+    """Return the traces of a series: the edges of its band, if there is one, and the line."""
+    x, y = (list(map(float, values)) for values in (series.x, series.y))
+    if not x:
+        return []
+    found = []
+    mode: dict[str, Any] = {"mode": "lines"}
+    if series.points or len(x) == 1:
+        mode = {"mode": "markers", "marker": {"color": colour, "size": 5}}
+    if len(series.spread) and series.sideways:
+        mode["error_x"] = {"type": "data", "array": list(series.spread), "color": colour}
+    elif len(series.spread):
+        edge: dict[str, Any] = {"line": {"width": 0}, "showlegend": False, "hoverinfo": "skip", "mode": "lines"}
+        above, below = ([mean + sign * width for mean, width in zip(y, series.spread, strict=True)] for sign in (1, -1))
+        found.append(go.Scatter(x=x, y=above, legendgroup=series.name, **edge))
+        found.append(
+            go.Scatter(x=x, y=below, legendgroup=series.name, fill="tonexty", fillcolor=_light(colour), **edge)
+        )
+    line = go.Scatter(x=x, y=y, name=series.name, legendgroup=series.name, line_color=colour, **mode)
+    return [*found, line]
+
+
+def _lay_out(figure: go.Figure, picture: Picture, down: int) -> None:
+    figure.update_layout(
+        template="plotly_white",
+        height=420 if down == 1 else 80 + 240 * down,
+        margin={"l": 60, "r": 20, "t": 60 if any(panel.title for panel in picture.panels) else 30, "b": 50},
+        legend={"orientation": "h", "y": -0.2 if down == 1 else -0.1, "yanchor": "top"},  # above is the toolbar
+        showlegend=True,
+        hovermode="x",
+        hoverdistance=-1,  # the nearest values, however few there are
+    )
+    figure.update_xaxes(title=picture.axes[0], row=down)
+    figure.update_yaxes(title=picture.axes[1], col=1)
+    for place, panel in enumerate(picture.panels):
+        if panel.axis:
+            first = next(number for number, each in enumerate(picture.panels) if each.axis == panel.axis)
+            where = {"row": place // picture.across + 1, "col": place % picture.across + 1}
+            figure.update_xaxes(title=panel.axis, matches=f"x{first + 1}" if first else "x", **where)
+    if picture.include:
+        figure.update_yaxes(range=[min(picture.include) - 0.05, max(picture.include) + 0.05])
+    if picture.logarithmic:
+        figure.update_yaxes(type="log", exponentformat="power")
+    if picture.threshold is not None:
+        y, label = picture.threshold
+        figure.add_hline(y=y, line_dash="dot", line_color="#888", annotation_text=label)
+    if picture.origin:
+        figure.add_vline(x=0, line_color="#888")
+    if any(panel.matrix is not None or panel.bars for panel in picture.panels):
+        figure.update_xaxes(type="category")
+    if any(panel.matrix is not None for panel in picture.panels):
+        figure.update_yaxes(type="category", autorange="reversed")
+    if any(panel.cloud for panel in picture.panels):
+        side = {"range": [-1.05, 1.05], "showticklabels": False, "title": ""}
+        figure.update_layout(
+            height=480, margin={"l": 0, "r": 0, "t": 30, "b": 0}, legend={"y": 0, "itemsizing": "constant"}
+        )
+        figure.update_scenes(xaxis=side, yaxis=side, zaxis=side, aspectmode="cube")
+
+
+def _numbers(count: int) -> list[str]:
+    return [str(place + 1) for place in range(count)]
+
+
+def _light(colour: str) -> str:
+    """Return the colour as a shade that others are seen through."""
+    red, green, blue = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
+    return f"rgba({red},{green},{blue},0.15)"
+
+
 def plot(found: Diagnosis) -> go.Figure:
-    """Draw the spectrum of a diagnosed model; `feddecorr.report.diagnosis_page` has more pictures."""
+    """Draw the spectrum of a diagnosed model; `feddecorr.report.diagnosis_page` has more figures."""
     return spectra({found.name: found.singular_values})
 
 
@@ -30,108 +160,54 @@ def spectra(runs: Mapping[str, Sequence[float]], shown: int = SHOWN_VALUES, *, t
     The threshold τ is of a covariance's values, not of a layer's. A run without values is left out, and the
     others keep their colours.
     """
-    figure = _figure("k, index of the singular value", "log of the k-th singular value")
-    for (name, values), colour in zip(runs.items(), colours(len(runs)), strict=True):
-        if logs := logarithms(values, shown):
-            figure.add_scatter(x=list(range(1, len(logs) + 1)), y=logs, name=name, mode="lines", line_color=colour)
-    if threshold:
-        figure.add_hline(y=LOG_TAU, line_dash="dot", line_color="#888", annotation_text="log τ = −2")
-    return figure
+    return draw(_one_panel(SPECTRUM, spectrum_series(runs, shown), threshold=threshold))
+
+
+def spectrum_series(runs: Mapping[str, Sequence[float]], shown: int = SHOWN_VALUES) -> list[Series]:
+    """Return the logarithms of singular values by their index, a series for each run."""
+    logs = {name: logarithms(values, shown) for name, values in runs.items()}
+    return [Series(range(1, len(each) + 1), each, name=name) for name, each in logs.items()]
 
 
 def over_rounds(runs: Mapping[str, Sequence[tuple[int, float]]], what: str) -> go.Figure:
-    """Draw one measure per round for each run that has it; every run keeps its colour in all pictures."""
-    figure = _figure("round", what)
-    for (name, points), colour in zip(runs.items(), colours(len(runs)), strict=True):
-        if points:
-            rounds, values = zip(*points, strict=True)
-            mode = "lines" if len(points) > 1 else "markers"
-            figure.add_scatter(x=list(rounds), y=list(values), name=name, mode=mode, line_color=colour)
-    return figure
+    """Draw one measure per round for each run that has it; every run keeps its colour in all figures."""
+    series = [Series([x for x, _ in points], [y for _, y in points], name=name) for name, points in runs.items()]
+    return draw(_one_panel(("round", what), series))
 
 
 def bands(lines: Mapping[str, Band], x: str, y: str, *, threshold: bool = False) -> go.Figure:
     """Draw means with a shaded band around each; neither a band of no width nor a line of no points is drawn."""
-    figure = _figure(x, y)
-    for (name, (places, means, spread)), colour in zip(lines.items(), colours(len(lines)), strict=True):
-        if not places:
-            continue  # the others keep their colours
-        if any(spread):
-            above = [mean + width for mean, width in zip(means, spread, strict=True)]
-            below = [mean - width for mean, width in zip(means, spread, strict=True)]
-            shade: dict[str, Any] = {"line": {"width": 0}, "showlegend": False, "hoverinfo": "skip", "mode": "lines"}
-            figure.add_scatter(x=list(places), y=above, legendgroup=name, **shade)
-            figure.add_scatter(
-                x=list(places), y=below, legendgroup=name, fill="tonexty", fillcolor=_light(colour), **shade
-            )
-        mode = "lines" if len(places) > 1 else "markers"
-        figure.add_scatter(x=list(places), y=list(means), name=name, legendgroup=name, mode=mode, line_color=colour)
-    if threshold:
-        figure.add_hline(y=LOG_TAU, line_dash="dot", line_color="#888", annotation_text="log τ = −2")
-    return figure
+    series = [band_series(name, *band) for name, band in lines.items()]
+    return draw(_one_panel((x, y), series, threshold=threshold))
 
 
 def bars(groups: Mapping[str, Sequence[float | None]], places: Sequence[str], x: str, y: str) -> go.Figure:
     """Draw the groups' bars side by side at each place."""
-    figure = _figure(x, y)
-    for (name, values), colour in zip(groups.items(), colours(len(groups)), strict=True):
-        figure.add_bar(x=list(places), y=list(values), name=name, marker_color=colour)
-    figure.update_xaxes(type="category")
-    return figure
-
-
-def labels(counts: LabelCounts, classes: Sequence[str]) -> go.Figure:
-    """Draw how many examples of which class the first clients hold."""
-    figure = _figure("client", "class")
-    table = counts.table(SHOWN_CLIENTS)
-    by_class = table.T.tolist()
-    text = [[str(count) if count else "" for count in row] for row in by_class]
-    cells: dict[str, Any] = {"text": text, "texttemplate": "%{text}"} if len(table) <= 20 and len(classes) <= 20 else {}
-    figure.add_heatmap(
-        z=by_class,
-        x=[str(client) for client in range(len(table))],
-        y=list(classes),
-        colorscale="Blues",
-        hovertemplate="client %{x}, class %{y}: %{z} examples<extra></extra>",
-        **cells,
-    )
-    figure.update_xaxes(type="category")
-    figure.update_yaxes(type="category")
-    return figure
-
-
-def shown_clients(count: int) -> str:
-    """Say which clients are shown, where that is not all of them."""
-    return f" Of {count} clients, the first {SHOWN_CLIENTS} are shown." if count > SHOWN_CLIENTS else ""
+    return draw(Picture("", "", "", (x, y), [Panel("", bars=groups, names=(places, ()))]))
 
 
 def heatmap(cells: Sequence[Sequence[float]], across: Axis, down: Axis) -> go.Figure:
     """Draw a table of numbers as shades."""
     (x, columns), (y, rows) = across, down
-    figure = _figure(x, y)
-    figure.add_heatmap(z=cells, x=columns, y=rows, colorscale="Blues")
-    figure.update_xaxes(type="category")
-    figure.update_yaxes(type="category", autorange="reversed")
+    return draw(Picture("", "", "", (x, y), [Panel("", matrix=np.asarray(cells, float), names=(columns, rows))]))
+
+
+def labels(counts: LabelCounts, classes: Sequence[str]) -> go.Figure:
+    """Draw how many examples of which class the first clients hold."""
+    table = counts.table(SHOWN_CLIENTS)
+    clients = [str(client) for client in range(len(table))]
+    figure = heatmap(table.T.tolist(), ("client", clients), ("class", list(classes)))
+    figure.update_traces(hovertemplate="client %{x}, class %{y}: %{z} examples<extra></extra>")
+    if max(len(table), len(classes)) <= MOST_WRITTEN:
+        text = [[str(count) if count else "" for count in row] for row in table.T.tolist()]
+        figure.update_traces(text=text, texttemplate="%{text}")
     return figure
 
 
-def _figure(x: str, y: str) -> go.Figure:
-    figure = go.Figure()
-    figure.update_layout(
-        template="plotly_white",
-        height=420,
-        margin={"l": 60, "r": 20, "t": 30, "b": 50},
-        legend={"orientation": "h", "y": -0.2, "yanchor": "top"},  # above, it would lie under the toolbar
-        xaxis_title=x,
-        yaxis_title=y,
-        showlegend=True,
-        hovermode="x",
-        hoverdistance=-1,  # the nearest values, however few there are
-    )
-    return figure
+def shown_clients(count: int) -> str:
+    """Return which clients are shown, where that is not all of them."""
+    return f" Of {count} clients, the first {SHOWN_CLIENTS} are shown." if count > SHOWN_CLIENTS else ""
 
 
-def _light(colour: str) -> str:
-    """Return the colour as a shade that others are seen through."""
-    red, green, blue = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
-    return f"rgba({red},{green},{blue},0.15)"
+def _one_panel(axes: tuple[str, str], series: Sequence[Series], *, threshold: bool = False) -> Picture:
+    return Picture("", "", "", axes, [Panel("", series)], threshold=THRESHOLD if threshold else None)

@@ -1,29 +1,34 @@
-"""The page of runs that are under way: the report as far as they have come, made anew when a round was finished."""
+"""The page of runs in progress, rendered again after each finished round, and its server on this machine only."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Lock
+from typing import Any
+
+from plotly.offline import get_plotlyjs
 
 from feddecorr.errors import UserError
 from feddecorr.report.page import Section, render_page
-from feddecorr.report.runs_page import LEAD, name_directories, sections, switches
-from feddecorr.report.seed_groups import group_seeds
+from feddecorr.report.runs_page import LEAD, group_seeds, name_directories, sections, switches
 from feddecorr.results.summary import Summary, run_directories
 from feddecorr.runs.directory import RunDirectory
 
 MARKED = ("experiment.json", "weights.safetensors")
-"""What changes when a run begins, goes on with more rounds, or has finished one."""
+"""What changes when a run begins, continues with more rounds, or has finished one."""
 
 HEADINGS = ("run", "rounds", "last finished round")
 
 
 @dataclass(frozen=True)
-class _Seen:
+class _RunState:
     """A run as it was at a mark: what is known of it, and why no more can be known."""
 
     mark: str
@@ -41,9 +46,9 @@ class LivePage:
     def __init__(self, folders: Sequence[Path]) -> None:
         for folder in folders:
             if not folder.is_dir():
-                raise UserError(f"{folder} is no directory: name a run, or a folder in which runs are or will be")
+                raise UserError(f"{folder} is not a directory: name a run, or a folder in which runs are or will be")
         self._folders = folders
-        self._seen: dict[Path, _Seen] = {}
+        self._seen: dict[Path, _RunState] = {}
         self._page = "", ""
         self._lock = Lock()
 
@@ -88,18 +93,18 @@ def _mark(run: Path) -> str:
     return "; ".join(parts)
 
 
-def _look(path: Path, mark: str) -> _Seen:
+def _look(path: Path, mark: str) -> _RunState:
     """Read a run; one that is broken, or being removed, keeps nobody from seeing the others."""
     try:
         run = RunDirectory.open(path)
         summary, _ = Summary.of(run), run.roster()
     except Exception as error:  # it may be a stranger's: whatever is wrong with it is shown as its own
-        return _Seen(mark, problem=str(error))
+        return _RunState(mark, problem=str(error))
     lost = run.finished_rounds() - len(summary.rounds)
-    return _Seen(mark, summary, f"lines of {lost} rounds cannot be read" if lost > 0 else "")
+    return _RunState(mark, summary, f"lines of {lost} rounds cannot be read" if lost > 0 else "")
 
 
-def _progress(path: Path, seen: _Seen) -> list[str]:
+def _progress(path: Path, seen: _RunState) -> list[str]:
     if seen.summary is None:
         return [seen.problem, ""]
     done, wanted = len(seen.summary.rounds), seen.summary.experiment["rounds"]
@@ -117,3 +122,87 @@ def _told(found: Iterator[Section]) -> Iterator[Section]:
         yield from found
     except (UserError, OSError) as error:
         yield Section("What cannot be shown", str(error))
+
+
+LOOPBACK = "127.0.0.1"
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'unsafe-inline'; "
+    "img-src data: blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+"""The page may load nothing from elsewhere, and nobody may load it from elsewhere."""
+
+Current = Callable[[], tuple[str, str]]
+"""Returns a mark of what is to be shown now, and the page."""
+
+
+def open_server(current: Current, port: int = 0) -> ThreadingHTTPServer:
+    """Return a server that is bound to the loopback; port 0 is any that is free."""
+
+    class Handler(_Handler):
+        page = staticmethod(current)
+
+    try:
+        return _Server((LOOPBACK, port), Handler)
+    except OSError as error:
+        raise UserError(f"port {port} cannot be had ({error}): leave out --port, or name another") from error
+
+
+def address(server: ThreadingHTTPServer) -> str:
+    """Return where the page is."""
+    return f"http://{LOOPBACK}:{server.server_port}/"
+
+
+class _Server(ThreadingHTTPServer):
+    """Takes no notice of readers who go away in the middle of an answer, as a closed tab does."""
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say what went wrong, unless the reader is gone."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """Knows two addresses, the page and the library that draws it; everything else is not there."""
+
+    page: Current
+    server: ThreadingHTTPServer
+    server_version = "feddecorr"
+    sys_version = ""
+    timeout = 60
+
+    def do_GET(self) -> None:
+        """Answer with the page, or with nothing if the reader has it already."""
+        port = self.server.server_port
+        # A name of another site may be made to lead here (DNS rebinding): its scripts would read what we say.
+        if self.headers.get("Host") not in {f"{LOOPBACK}:{port}", f"localhost:{port}"}:
+            self._answer(HTTPStatus.FORBIDDEN, "text/plain", "this server answers to the address that it printed only")
+        elif self.path == "/":
+            mark, html = self.page()
+            if self.headers.get("If-None-Match") == f'"{mark}"':
+                self._answer(HTTPStatus.NOT_MODIFIED, mark=mark)
+            else:
+                self._answer(HTTPStatus.OK, "text/html", html, mark=mark)
+        elif self.path == "/plotly.js":
+            self._answer(HTTPStatus.OK, "text/javascript", get_plotlyjs())
+        else:
+            self._answer(HTTPStatus.NOT_FOUND, "text/plain", "there is nothing here")
+
+    def _answer(self, status: HTTPStatus, kind: str = "", text: str = "", *, mark: str = "") -> None:
+        content = text.encode()
+        self.send_response(status)
+        for name, value in HEADERS.items():
+            self.send_header(name, value)
+        if kind:
+            self.send_header("Content-Type", f"{kind}; charset=utf-8")
+            self.send_header("Content-Length", str(len(content)))
+        if mark:
+            self.send_header("ETag", f'"{mark}"')
+            self.send_header("Cache-Control", "no-cache")
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as the library has it
+        """Say nothing: the page asks every second."""

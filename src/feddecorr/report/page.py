@@ -1,4 +1,4 @@
-"""One HTML page of text, tables and plotly figures, with all that it needs inside."""
+"""One HTML page of text, tables and plotly figures, with all that it needs inside; and what a study leaves behind."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from plotly.io import to_json
 from plotly.offline import get_plotlyjs
 
 from feddecorr.core.escaping import plotly_text, visible
-from feddecorr.core.files import write_bytes
+from feddecorr.core.files import write_bytes, write_json
+from feddecorr.report import figures, printed
+from feddecorr.report.picture import StudyContent
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -78,3 +81,22 @@ def render_page(
 def _seen(value: Any) -> Any:
     """Return text of a page as it can be seen; what is markup of ours stays."""
     return visible(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
+
+
+def write_study(study: StudyContent, directory: Path) -> list[Path]:
+    """Write all of a study into a directory and return the files, the page first.
+
+    Pictures in separate files need matplotlib, an extra; the page always has them.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    page, result, arrays = (directory / name for name in ("index.html", "result.json", "arrays.npz"))
+    sections = [Section(picture.heading, picture.text, figures.draw(picture)) for picture in study.pictures]
+    table = Section("At a glance", "", headings=study.headings, rows=study.rows)
+    write_page(page, study.title, study.lead, [table, *sections])
+    write_json(result, study.document)
+    np.savez_compressed(arrays, allow_pickle=False, **study.arrays)
+    pictures = study.pictures if printed.is_available() else []
+    files = [directory / f"{picture.file}.svg" for picture in pictures]
+    for picture, file in zip(pictures, files, strict=True):
+        printed.save(picture, file)
+    return [page, result, arrays, *files]

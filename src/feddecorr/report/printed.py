@@ -1,4 +1,4 @@
-"""Pictures as files for papers and pages without scripts: pdf, svg and png, by matplotlib."""
+"""Pictures as files for papers and for pages without scripts: pdf, svg and png, by matplotlib."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ import numpy as np
 from feddecorr.core.escaping import matplotlib_text
 from feddecorr.core.files import write_bytes
 from feddecorr.errors import UserError
-from feddecorr.report.colours import colours
-from feddecorr.report.picture import Line, Panel, Picture
+from feddecorr.report.picture import Panel, Picture, Series
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -56,11 +55,8 @@ COLUMN, PAGE, HEIGHT = 3.35, 6.9, 2.3
 MARK, LETTER, ROW = 0.5, 0.055, 0.16
 """Room of a legend's mark, letter and row, in inches."""
 
-ACROSS = 4
-"""Panels in a row."""
-
 DASHES = ("-", "--", "-.", ":")
-"""Lines are told apart by these, too, where there is no colour."""
+"""Lines also differ in these, for print without colour."""
 
 
 def is_available() -> bool:
@@ -73,7 +69,7 @@ def refuse_unprintable(path: Path) -> None:
     if path.suffix.lower() not in METADATA:
         raise UserError(f"{path}: a figure ends in {', '.join(METADATA)}, not in '{path.suffix}'")
     if not is_available():
-        raise UserError("figures are drawn by matplotlib, which is not there: pip install 'feddecorr[figures]'")
+        raise UserError("figures are drawn by matplotlib, which is not installed: pip install 'feddecorr[figures]'")
 
 
 def save(picture: Picture, path: Path) -> None:
@@ -94,32 +90,39 @@ def draw(picture: Picture) -> Figure:
     from matplotlib.figure import Figure  # noqa: PLC0415 - an extra, loaded when it is needed
 
     count = len(picture.panels)
-    across = min(count, ACROSS)
+    across = min(count, picture.across)
     down = -(-count // across)
-    figure = Figure(figsize=(COLUMN if count == 1 else PAGE, HEIGHT * down))
+    figure = Figure(figsize=picture.size or (COLUMN if count == 1 else PAGE, HEIGHT * down))
     flat = not any(panel.cloud for panel in picture.panels)
     grid = figure.subplots(
         down,
         across,
-        sharex=flat,
+        sharex=flat and picture.shared_x,
         sharey=flat,
         squeeze=False,
         subplot_kw={} if flat else {"projection": "3d"},
     )
     axes: list[Any] = list(grid.flat)
-    largest = max((float(panel.matrix.max()) for panel in picture.panels if panel.matrix is not None), default=1.0)
-    names = list(dict.fromkeys(line.name for panel in picture.panels for line in panel.lines if line.name))
+    for panel, axis in zip(picture.panels, axes, strict=False):
+        first = next(other for other, each in zip(axes, picture.panels, strict=False) if each.axis == panel.axis)
+        if panel.axis and axis is not first:
+            axis.sharex(first)
+    palette = picture.colours()
+    names = list(dict.fromkeys(series.name for panel in picture.panels for series in panel.series if series.name))
     for place, (panel, axis) in enumerate(zip(picture.panels, axes, strict=False)):
         axis.set_title(matplotlib_text(panel.title))
         if panel.cloud:
-            _sphere(axis, panel.cloud)
+            _sphere(axis, panel.cloud, palette)
             continue
         if panel.matrix is not None:
-            _cells(axis, panel, max(largest, 1.0))
-        for line in panel.lines:
-            _line(axis, line, DASHES[names.index(line.name) % len(DASHES)] if line.name else "-")
-        _frame(axis, picture)
-        axis.tick_params(labelbottom=place + across >= count)
+            _cells(axis, panel, max(picture.largest, 1.0))
+        for series in panel.series:
+            dash = DASHES[names.index(series.name) % len(DASHES)] if series.name else "-"
+            _line(axis, series, series.colour or palette.get(series.name, "#000000"), dash)
+        _bars(axis, panel, palette)
+        _frame(axis, picture, panel)
+        axis.tick_params(labelbottom=not picture.shared_x or place + across >= count)
+        axis.set_xlabel(panel.axis)
     for axis in axes[count:]:
         axis.set_axis_off()
     figure.supxlabel(picture.axes[0], fontsize=STYLE["axes.labelsize"])
@@ -128,26 +131,47 @@ def draw(picture: Picture) -> Figure:
     return figure
 
 
-def _line(axis: Axes, line: Line, dash: str) -> None:
-    x, y = np.asarray(line.x, float), np.asarray(line.y, float)
-    style: dict[str, Any] = {"linestyle": "", "marker": "o"} if line.points or len(x) == 1 else {"linestyle": dash}
-    axis.plot(x, y, color=line.colour, label=matplotlib_text(line.name) or "_", **style)
-    if len(line.spread):
-        spread = np.asarray(line.spread, float)
-        axis.fill_between(x, y - spread, y + spread, color=line.colour, alpha=0.2, linewidth=0)
+def _line(axis: Axes, series: Series, colour: str, dash: str) -> None:
+    x, y = np.asarray(series.x, float), np.asarray(series.y, float)
+    if not len(x):
+        return
+    alone = series.points or len(x) == 1
+    style: dict[str, Any] = {"linestyle": "", "marker": series.marker} if alone else {"linestyle": dash}
+    axis.plot(x, y, color=colour, label=matplotlib_text(series.name) or "_", **style)
+    spread = np.asarray(series.spread, float)
+    if len(spread) and series.sideways:
+        axis.hlines(y, x - spread, x + spread, colors=colour, linewidth=1.0)
+    elif len(spread):
+        axis.fill_between(x, y - spread, y + spread, color=colour, alpha=0.2, linewidth=0)
 
 
-def _frame(axis: Axes, picture: Picture) -> None:
+def _bars(axis: Axes, panel: Panel, palette: Mapping[str, str]) -> None:
+    width = 0.8 / max(len(panel.bars), 1)
+    for number, (name, values) in enumerate(panel.bars.items()):
+        heights = [np.nan if value is None else value for value in values]
+        places = np.arange(len(heights)) + (number + 0.5) * width - 0.4
+        axis.bar(places, heights, width, color=palette[name], label=matplotlib_text(name))
+    if panel.bars and panel.names:
+        axis.set_xticks(range(len(panel.names[0])), labels=list(map(matplotlib_text, panel.names[0])))
+
+
+def _frame(axis: Axes, picture: Picture, panel: Panel) -> None:
     from matplotlib.ticker import MaxNLocator  # noqa: PLC0415 - an extra, loaded when it is needed
 
     if picture.logarithmic:
         axis.set_yscale("log")
-    lines = [np.asarray(line.x, float) for panel in picture.panels for line in panel.lines]
+    lines = [np.asarray(series.x, float) for each in picture.panels for series in each.series]
     if lines and all((x == x.round()).all() for x in lines):
         axis.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     if picture.include:
         axis.update_datalim([(axis.dataLim.x0, y) for y in picture.include])
         axis.autoscale_view()
+    if picture.origin:
+        axis.axvline(0, color="#888888", linewidth=0.8, zorder=1)
+    if panel.series and panel.names:
+        rows = list(map(matplotlib_text, panel.names[1]))
+        axis.set_yticks(range(len(rows)), labels=rows)
+        axis.set_ylim(len(rows) - 0.4, -0.6)
     if picture.threshold is not None:
         y, said = picture.threshold
         axis.axhline(y, color="#888888", linestyle=":", linewidth=0.8)
@@ -177,13 +201,13 @@ def _numbers(count: int) -> list[str]:
     return [str(place + 1) for place in range(count)]
 
 
-def _sphere(axis: Any, cloud: Mapping[str, Sequence[Sequence[float]] | Any]) -> None:
+def _sphere(axis: Any, cloud: Mapping[str, Any], palette: Mapping[str, str]) -> None:
     turns, heights = np.meshgrid(np.linspace(0, 2 * np.pi, 25), np.linspace(0, np.pi, 13))
     x, y, z = np.sin(heights) * np.cos(turns), np.sin(heights) * np.sin(turns), np.cos(heights)
     axis.plot_wireframe(x, y, z, color="#cccccc", linewidth=0.2)
-    for (name, points), colour in zip(cloud.items(), colours(len(cloud)), strict=True):
+    for name, points in cloud.items():
         label = matplotlib_text(name)
-        axis.scatter(*np.asarray(points).T, s=1.5, color=colour, label=label, depthshade=False, rasterized=True)
+        axis.scatter(*np.asarray(points).T, s=1.5, color=palette[name], label=label, depthshade=False, rasterized=True)
     axis.set_box_aspect((1, 1, 1), zoom=1.3)
     axis.set_axis_off()
 

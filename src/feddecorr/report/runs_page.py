@@ -1,20 +1,77 @@
-"""The report that compares runs."""
+"""The report that compares runs: a line for each, or one for all seeds of the same settings."""
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 
 from feddecorr.collapse.spectrum import SHOWN_VALUES
 from feddecorr.config.overrides import flatten
 from feddecorr.errors import UserError
 from feddecorr.report import figures
 from feddecorr.report.page import Section, write_page
-from feddecorr.report.seed_groups import Line, group_seeds
 from feddecorr.results import curves
+from feddecorr.results.contexts import by_seed, context, is_finished
+from feddecorr.results.curves import Band, Points, band, spread
+from feddecorr.results.groups import group_runs, name_cell
 from feddecorr.results.summary import Summary
 from feddecorr.runs.about import AboutData
 from feddecorr.runs.directory import ROSTER, RunDirectory
+
+
+@dataclass(frozen=True)
+class SeedGroup:
+    """What is one line in every figure: runs by their names, which differ in nothing but the seed."""
+
+    name: str
+    runs: Mapping[str, Summary]
+
+    def curve(self, read: Callable[[Summary], Points]) -> Band:
+        """Return the mean over the seeds and its deviation, where all of them have a value."""
+        return band([read(run) for run in self.runs.values()])
+
+    def mean(self, read: Callable[[Summary], float | None], form: str) -> str | None:
+        """Return the mean ± the deviation over the seeds that have it, as a cell of a table; None if none has."""
+        values = [value for run in self.runs.values() if (value := read(run)) is not None]
+        if not values:
+            return None
+        mean = format(fmean(values), form)
+        return mean if len(self.runs) == 1 else f"{mean} ± {format(spread(values), form)}"
+
+
+def group_seeds(runs: Mapping[str, Summary]) -> list[SeedGroup]:
+    """Return the lines in the order of their first runs, named by what the names of their runs share, or by settings.
+
+    Runs that are not done, and copies of the same run, stay separate: a mean would hide how far each has come.
+    """
+    lines: dict[object, list[str]] = {}
+    for name, run in runs.items():
+        lines.setdefault(context(run) if is_finished(run) else name, []).append(name)
+    cells = group_runs(list(runs.values()))
+    labels = {context(next(iter(cell.runs.values()))): name_cell(cell, list(cell.labels)) for cell in cells}
+    groups = [{name: runs[name] for name in names} for names in lines.values()]
+    stems = Counter(_stem(list(mine)) for mine in groups)
+    found = []
+    for mine in groups:
+        if len(by_seed(mine.values())) < len(mine) or len(mine) == 1:
+            found += [SeedGroup(name, {name: run}) for name, run in mine.items()]
+            continue
+        stem = _stem(list(mine))
+        told = stem if stem and stems[stem] == 1 else labels[context(next(iter(mine.values())))]
+        found.append(SeedGroup(f"{told} ({len(mine)} seeds)".lstrip(), mine))
+    return found
+
+
+def _stem(names: Sequence[str]) -> str:
+    """Return what all names begin with, if they differ in nothing but a number at their end; else nothing."""
+    ends = [re.fullmatch(r"(.*?)[\W_]*(?:seed)?[\W_]*\d+", name) for name in names]
+    stems = {end[1] for end in ends if end}
+    return stems.pop() if len(stems) == 1 and all(ends) else ""
+
 
 TITLE = "Dimensional collapse, run by run"
 UNKNOWN = "–"
@@ -44,12 +101,12 @@ def write_report(directories: Sequence[Path], path: Path) -> None:
     runs = dict(zip(name_directories(directories), map(RunDirectory.open, directories), strict=True))
     for run in runs.values():
         if not run.finished_rounds():
-            raise UserError(f"{run.path} has no finished round yet: 'feddecorr resume {run.path}' goes on")
+            raise UserError(f"{run.path} has no finished round yet: 'feddecorr resume {run.path}' continues it")
     lines = group_seeds({name: Summary.of(run) for name, run in runs.items()})
     write_page(path, TITLE, LEAD, list(sections(lines, runs)), switches=switches(lines))
 
 
-def switches(lines: Sequence[Line]) -> list[str]:
+def switches(lines: Sequence[SeedGroup]) -> list[str]:
     """Return the names of lines that can be switched off: there must be another."""
     return [line.name for line in lines] if len(lines) > 1 else []
 
@@ -65,7 +122,7 @@ def name_directories(directories: Sequence[Path]) -> list[str]:
     return ["/".join(path.parts[-parts:]) for path in paths]
 
 
-def sections(lines: Sequence[Line], runs: Mapping[str, RunDirectory]) -> Iterator[Section]:
+def sections(lines: Sequence[SeedGroup], runs: Mapping[str, RunDirectory]) -> Iterator[Section]:
     """Yield what the records tell: without test images, that is how the runs trained, and no more."""
     bands = BANDS if any(len(line.runs) > 1 for line in lines) else ""
     yield _summary(lines)
@@ -102,8 +159,8 @@ def _term(term: str) -> curves.Curve:
     return lambda run: {each["round"]: each["terms"][term] for each in run.rounds if term in each["terms"]}
 
 
-def _summary(lines: Sequence[Line]) -> Section:
-    columns: dict[str, Callable[[Line], str | None]] = {
+def _summary(lines: Sequence[SeedGroup]) -> Section:
+    columns: dict[str, Callable[[SeedGroup], str | None]] = {
         "round": lambda line: str(max(_evaluated(run) or len(run.rounds) for run in line.runs.values())),
         "accuracy": lambda line: line.mean(lambda run: run.statistic("last"), ".3f"),
         "best": lambda line: line.mean(lambda run: run.statistic("best"), ".3f"),
@@ -130,13 +187,13 @@ def _evaluated(run: Summary) -> int | None:
     return max((each["round"] for each in run.rounds if each["model"]), default=None)
 
 
-def _effective_rank(line: Line) -> str | None:
+def _effective_rank(line: SeedGroup) -> str | None:
     found = line.mean(lambda run: run.statistic("last", "effective_rank"), ".1f")
     possible = line.mean(lambda run: run.statistic("last", "dimensions"), ".0f")
     return found and possible and f"{found} of {possible.partition(' ')[0]}"
 
 
-def _spectra(lines: Sequence[Line], bands: str) -> Section:
+def _spectra(lines: Sequence[SeedGroup], bands: str) -> Section:
     text = (
         "Singular values of the covariance of the test images' representations, largest first, after the last "
         f"evaluated round (at most {SHOWN_VALUES} are drawn). The steeper the fall, the stronger the collapse."
@@ -146,9 +203,9 @@ def _spectra(lines: Sequence[Line], bands: str) -> Section:
     return Section("Singular spectra", text + bands, figure=figures.bands(drawn, *axes, threshold=True))
 
 
-def _labels(lines: Sequence[Line], runs: Mapping[str, RunDirectory]) -> Iterator[Section]:
+def _labels(lines: Sequence[SeedGroup], runs: Mapping[str, RunDirectory]) -> Iterator[Section]:
     """Yield a picture for each split; lines with the same split share it, and of several seeds the first is shown."""
-    shared: dict[tuple[AboutData, bytes], list[Line]] = {}
+    shared: dict[tuple[AboutData, bytes], list[SeedGroup]] = {}
     for line in lines:
         run = runs[next(iter(line.runs))]
         shared.setdefault((run.federation(), (run.inside / ROSTER).read()), []).append(line)
@@ -157,14 +214,14 @@ def _labels(lines: Sequence[Line], runs: Mapping[str, RunDirectory]) -> Iterator
         counts = runs[first].roster().labels
         if counts is None:
             continue
-        note = f" Mind: {about.note}." if about.note else ""
+        note = f" Note: {about.note}." if about.note else ""
         which = figures.shown_clients(counts.clients)
-        seeds = f" Seeds have splits of their own: this is that of {first}." if len(those[0].runs) > 1 else ""
+        seeds = f" Each seed has its own split: this is that of {first}." if len(those[0].runs) > 1 else ""
         text = f"Training examples per client and class: {', '.join(line.name for line in those)}.{seeds}{which}{note}"
-        yield Section("Who holds which labels", text, figures.labels(counts, about.classes))
+        yield Section("Examples by client and class", text, figures.labels(counts, about.classes))
 
 
-def _settings(lines: Sequence[Line]) -> Section:
+def _settings(lines: Sequence[SeedGroup]) -> Section:
     flat = [[flatten(run.experiment) for run in line.runs.values()] for line in lines]
     keys = dict.fromkeys(key for line in flat for settings in line for key in settings)
     rows = [[key, *(_values(line, key) for line in flat)] for key in keys]

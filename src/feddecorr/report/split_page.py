@@ -1,4 +1,4 @@
-"""The page of a split: who holds which labels, and how much clients differ."""
+"""The page of a split: examples by client and class, and how much clients differ."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ def write_split_page(path: Path, found: Heterogeneity, counts: LabelCounts, clas
     which = figures.shown_clients(counts.clients)
     sections = [
         Section(
-            "Who holds which labels", f"Training examples per client and class.{which}", figures.labels(counts, classes)
+            "Examples by client and class",
+            f"Training examples per client and class.{which}",
+            figures.labels(counts, classes),
         ),
         Section(
             "Heterogeneity",
@@ -30,7 +32,9 @@ def write_split_page(path: Path, found: Heterogeneity, counts: LabelCounts, clas
             "Clients", f"The same measures for each client.{which}", headings=CLIENT_HEADINGS, rows=client_rows(found)
         ),
     ]
-    write_page(path, "Split of the training data", "Who holds which labels, and how much clients differ.", sections)
+    write_page(
+        path, "Split of the training data", "Which client holds which labels, and how much clients differ.", sections
+    )
 
 
 def client_rows(found: Heterogeneity) -> list[list[str]]:

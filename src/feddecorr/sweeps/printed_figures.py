@@ -1,18 +1,16 @@
-"""The paper's figures of any runs, as pictures to print: a line for what differs, with a band between seeds."""
+"""The paper's figures of any runs, for print: a line for each combination of settings, with a band over seeds."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from feddecorr.collapse.spectrum import LOG_TAU
 from feddecorr.errors import UserError
-from feddecorr.report.colours import colours
-from feddecorr.report.picture import Line, Panel, Picture
+from feddecorr.report.picture import SPECTRUM, THRESHOLD, Panel, Picture, Series, band_series, mean_series
 from feddecorr.results import curves
 from feddecorr.results.cells import Cell
 from feddecorr.results.groups import group_runs, name_cell
@@ -20,22 +18,18 @@ from feddecorr.results.local_models import local_spectra
 from feddecorr.results.summary import Summary
 
 BETA = "regularizers.feddecorr.beta"
-SPECTRUM = ("k, index of the singular value", "log of the k-th singular value")
-UNCOLOURED = ""
-"""Until all panels are known."""
-THRESHOLD = (LOG_TAU, "log τ = −2")
 
 
 @dataclass(frozen=True)
-class Material:
-    """What a figure is drawn of: records of runs, where those lie that are here whole, and what makes a panel."""
+class FigureData:
+    """What a figure shows: records of runs, the directories of those that are here, and the settings of its panels."""
 
     summaries: Sequence[Summary]
     directories: Mapping[str, Path] = field(default_factory=dict)
     panels: Sequence[str] = ()
 
     def cells(self) -> list[Cell]:
-        """Return the runs by what differs between them, seeds together."""
+        """Return the runs by the settings that differ, all seeds of a combination together."""
         return group_runs(self.summaries, self.panels)
 
     def by_panel(self) -> dict[str, list[Cell]]:
@@ -58,53 +52,39 @@ class Material:
         raise UserError("this figure needs the run's own directory; records (.jsonl) keep neither its data nor model")
 
 
-Make = Callable[[Material], Picture]
+MakePicture = Callable[[FigureData], Picture]
 
 
 class FigureKind(NamedTuple):
     """A figure: a line about what it shows, and how it is made."""
 
     shows: str
-    make: Make
+    make: MakePicture
 
 
-def _curves(file: str, curve: curves.Curve, axes: tuple[str, str], need: str) -> Make:
+def _curves(file: str, curve: curves.Curve, axes: tuple[str, str], need: str) -> MakePicture:
     """Return how to make a figure of one curve for each group of runs; `need` says what records it."""
     threshold = THRESHOLD if axes is SPECTRUM else None
 
-    def make(material: Material) -> Picture:
+    def make(data: FigureData) -> Picture:
         panels = [
-            Panel(title, _lines({_tell(cell, material): [curve(run) for run in cell.runs.values()] for cell in cells}))
-            for title, cells in material.by_panel().items()
+            Panel(title, _drawn({_name_line(cell, data): [curve(run) for run in cell.runs.values()] for cell in cells}))
+            for title, cells in data.by_panel().items()
         ]
-        if not any(panel.lines for panel in panels):
+        if not any(panel.series for panel in panels):
             raise UserError(f"no run has recorded what this figure shows: {need}")
-        return Picture(file, file, "", axes, _coloured(panels), threshold=threshold)
+        return Picture(file, file, "", axes, panels, threshold=threshold)
 
     return make
 
 
-def _lines(groups: Mapping[str, Sequence[curves.Points]]) -> list[Line]:
-    found = []
-    for name, points in groups.items():
-        places, means, spread = curves.band(points)
-        if places:
-            found.append(Line(places, means, UNCOLOURED, name, spread=spread if any(spread) else ()))
-    return found
+def _drawn(groups: Mapping[str, Sequence[curves.Points]]) -> list[Series]:
+    return [series for series in mean_series(groups) if series.x]
 
 
-def _coloured(panels: Sequence[Panel]) -> list[Panel]:
-    """Give lines of one name the same colour in all panels."""
-    names = dict.fromkeys(line.name for panel in panels for line in panel.lines)
-    palette = dict(zip(names, colours(len(names)), strict=True))
-    return [
-        replace(panel, lines=[replace(line, colour=palette[line.name]) for line in panel.lines]) for panel in panels
-    ]
-
-
-def _tell(cell: Cell, material: Material) -> str:
+def _name_line(cell: Cell, data: FigureData) -> str:
     """Name a line; where nothing differs, after the method and its regularizers."""
-    if name := name_cell(cell, material.lines()):
+    if name := name_cell(cell, data.lines()):
         return name
     run = next(iter(cell.runs.values()))
     if not run.is_known:
@@ -112,42 +92,42 @@ def _tell(cell: Cell, material: Material) -> str:
     return "+".join([str(run.experiment["method"]["name"]), *run.experiment["regularizers"]])
 
 
-def _client_spectra(material: Material) -> Picture:
-    """Make a panel for each client, of the runs of the first seed."""
-    tables = {_tell(cell, material): local_spectra(cell.runs[min(cell.runs)]) for cell in material.cells()}
+def _client_spectra(data: FigureData) -> Picture:
+    """MakePicture a panel for each client, of the runs of the first seed."""
+    tables = {_name_line(cell, data): local_spectra(cell.runs[min(cell.runs)]) for cell in data.cells()}
     clients = sorted({client for table in tables.values() for client in table}, key=int)
     if not clients:
         raise UserError("no run has recorded its clients' models: evaluation.clients=true does")
     panels = [
         Panel(
             f"client {client}",
-            _lines({name: [curves.by_index(table.get(client, []))] for name, table in tables.items()}),
+            _drawn({name: [curves.by_index(table.get(client, []))] for name, table in tables.items()}),
         )
         for client in clients
     ]
-    return Picture("client-spectra", "client-spectra", "", SPECTRUM, _coloured(panels), threshold=THRESHOLD)
+    return Picture("client-spectra", "client-spectra", "", SPECTRUM, panels, threshold=THRESHOLD)
 
 
-def _local_loss(material: Material) -> Picture:
-    """Make a panel for each group of runs, with a line for each client of the first seed."""
+def _local_loss(data: FigureData) -> Picture:
+    """MakePicture a panel for each group of runs, with a line for each client of the first seed."""
     panels = []
-    for cell in material.cells():
+    for cell in data.cells():
         terms = cell.runs[min(cell.runs)].local_terms
         clients = [client for client in sorted(terms, key=int) if "feddecorr" in terms[client]]
         losses = {f"client {client}": terms[client]["feddecorr"] for client in clients}
-        lines = [Line(range(1, len(loss) + 1), loss, UNCOLOURED, name) for name, loss in losses.items()]
+        lines = [Series(range(1, len(loss) + 1), loss, name=name) for name, loss in losses.items()]
         if lines:
             panels.append(Panel(name_cell(cell, list(cell.labels)), lines))
     if not panels:
         raise UserError("no run has recorded FedDecorr's loss within local epochs: evaluation.epochs=true does")
-    return Picture("loss", "loss", "", ("local epoch", "β · L_FedDecorr"), _coloured(panels))
+    return Picture("loss", "loss", "", ("local epoch", "β · L_FedDecorr"), panels)
 
 
-def _over_beta(material: Material) -> Picture:
-    """Make a curve of the accuracy over beta; runs without FedDecorr have beta 0."""
+def _over_beta(data: FigureData) -> Picture:
+    """MakePicture a curve of the accuracy over beta; runs without FedDecorr have beta 0."""
     panels = {}
-    for title, cells in material.by_panel().items():
-        rest = [name for name in cells[0].labels if name not in (*material.panels, BETA, "regularizers")]
+    for title, cells in data.by_panel().items():
+        rest = [name for name in cells[0].labels if name not in (*data.panels, BETA, "regularizers")]
         lines: dict[str, list[curves.Points]] = {}
         for cell in cells:
             beta = _beta(next(iter(cell.runs.values())))
@@ -161,7 +141,7 @@ def _over_beta(material: Material) -> Picture:
     if len({x for found in panels.values() for line in found for x in line.x}) < 2:
         raise UserError(f"there are no runs with different {BETA} and otherwise the same settings")
     drawn = [Panel(title, found) for title, found in panels.items()]
-    return Picture("beta", "beta", "", ("β", "accuracy (%), last ten rounds"), _coloured(drawn))
+    return Picture("beta", "beta", "", ("β", "accuracy (%), last ten rounds"), drawn)
 
 
 def _beta(run: Summary) -> float | None:
@@ -174,28 +154,27 @@ def _beta(run: Summary) -> float | None:
     return float(regularizers["feddecorr"]["beta"]) if list(regularizers) == ["feddecorr"] else None
 
 
-def _over(lines: Mapping[str, Sequence[curves.Points]]) -> list[Line]:
+def _over(lines: Mapping[str, Sequence[curves.Points]]) -> list[Series]:
     """Return a line over single points, each of several seeds."""
     found = []
     for name, points in lines.items():
         places = sorted({place for each in points for place in each})
         bands = [curves.band([each for each in points if place in each]) for place in places]
-        spread = [deviations[0] for *_, deviations in bands]
-        means = [means[0] for _, means, _ in bands]
-        found.append(Line(places, means, UNCOLOURED, name, spread=spread if any(spread) else ()))
+        means, spread = [mean for _, (mean,), _ in bands], [width for *_, (width,) in bands]
+        found.append(band_series(name, places, means, spread))
     return found
 
 
-def _labels(material: Material) -> Picture:
-    """Make a panel for each split."""
+def _labels(data: FigureData) -> Picture:
+    """MakePicture a panel for each split."""
     from feddecorr.runs.directory import RunDirectory  # noqa: PLC0415 - PyTorch is loaded when it is needed
 
     panels: dict[bytes, Panel] = {}
-    for cell in material.cells():
-        run = RunDirectory.open(material.whole(cell))
+    for cell in data.cells():
+        run = RunDirectory.open(data.whole(cell))
         counts = run.roster().labels
         if counts is None:
-            raise UserError(f"{run.path}: the server was not told who holds which labels")
+            raise UserError(f"{run.path}: the server does not know which client holds which labels")
         table = counts.table().T.astype(np.float64)
         names = [str(client) for client in range(counts.clients)], [str(name) for name in run.federation().classes]
         panels.setdefault(table.tobytes(), Panel(name_cell(cell, _of_data(cell)), matrix=table, names=names))
@@ -206,19 +185,19 @@ def _of_data(cell: Cell) -> list[str]:
     return [name for name in cell.labels if name.partition(".")[0] in ("data", "partition", "clients")]
 
 
-def _sphere(material: Material) -> Picture:
-    """Make a panel for each group of runs, of the first seed's newest global model."""
-    from feddecorr.report.sphere_points import sphere_points  # noqa: PLC0415
+def _sphere(data: FigureData) -> Picture:
+    """MakePicture a panel for each group of runs, of the first seed's newest global model."""
+    from feddecorr.report.diagnosis_page import sphere_points  # noqa: PLC0415
     from feddecorr.runs.directory import RunDirectory  # noqa: PLC0415 - PyTorch is loaded when it is needed
     from feddecorr.runs.evaluator_inputs import Wanted  # noqa: PLC0415
     from feddecorr.runs.round_diagnosis import examine  # noqa: PLC0415
 
     panels = []
-    for cell in material.cells():
-        directory = material.whole(cell)
+    for cell in data.cells():
+        directory = data.whole(cell)
         (found,) = examine(RunDirectory.open(directory), Wanted(), directory.name, lambda _: None).diagnoses
         cloud = {f"class {label}": points for label, points in sphere_points(found).items()}
-        panels.append(Panel(_tell(cell, material), cloud=cloud))
+        panels.append(Panel(_name_line(cell, data), cloud=cloud))
     return Picture("sphere", "sphere", "", ("", ""), panels)
 
 
@@ -244,7 +223,7 @@ FIGURES: dict[str, FigureKind] = {
     ),
     "beta": FigureKind("accuracy over FedDecorr's beta", _over_beta),
     "loss": FigureKind("FedDecorr's loss within local epochs, client by client (figure 11)", _local_loss),
-    "labels": FigureKind("who holds which labels", _labels),
+    "labels": FigureKind("examples by client and class", _labels),
     "sphere": FigureKind("representations on the unit sphere (figure 1)", _sphere),
 }
 """All figures by name."""

@@ -9,7 +9,7 @@ import pytest
 from made_up import over_seeds, summary
 
 from feddecorr.paper.claims import MEASURED, judge
-from feddecorr.paper.claims.claim import Claim, Part, correct_trials, judge_trials
+from feddecorr.paper.claims.claim import Claim, ClaimPart, correct_trials, judge_trials
 from feddecorr.paper.claims.evidence import runs_of
 from feddecorr.paper.claims.others import computation, proposition, theorem
 from feddecorr.paper.claims.plan import Plan, Question
@@ -203,12 +203,12 @@ def test_many_questions_are_corrected_together() -> None:
     weak = [0.02, 0.03, 0.002, 0.025, 0.004]  # p is about 0.03
     alone = judged("9", epochs(weak, CLEAR, CLEAR))
     part = next(part for part in alone.parts if part.says == "gain with 1 local epochs")
-    assert isinstance(part, Part)
+    assert isinstance(part, ClaimPart)
     assert part.corrected is not None
     assert part.sample.p_value < 0.05
     many = judge([*epochs(weak, CLEAR, CLEAR), *classes(NONE, NONE), *methods(NONE, NONE)])
     same = next(part for claim in many if claim.number == "9" for part in claim.parts if part.says == part.says)
-    assert isinstance(same, Part)
+    assert isinstance(same, ClaimPart)
     assert same.corrected is not None
     assert same.corrected > 0.05
     assert same.answer is None

@@ -9,7 +9,7 @@ from scipy.stats import ttest_1samp
 
 from feddecorr.paper.claims.rules import (
     POINT,
-    Rule,
+    DecisionRule,
     decide,
     does_not_increase,
     holm,
@@ -62,7 +62,7 @@ def test_the_rules_are_symmetric(interval: list[float]) -> None:
 @pytest.mark.parametrize("rule", RULES)
 @given(INTERVALS, st.floats(0, 1), st.floats(0, 1))
 def test_a_shorter_interval_never_takes_an_answer_back(
-    rule: Rule, interval: list[float], left: float, right: float
+    rule: DecisionRule, interval: list[float], left: float, right: float
 ) -> None:
     """Hence there is a number of seeds from which on it is decided."""
     low, high = interval

@@ -57,7 +57,7 @@ def test_a_plan_next_to_the_records_says_which_seeds_count(feddecorr: CommandLin
     for wrong, said in {
         "[[question]]\nstudy = 'os:system'": "unknown study",
         "[[question]]\nstudy = 'beta'": "scale",
-        "= 1": "no plan that can be read",
+        "= 1": "not a plan that can be read",
         "[questions]": "[[question]] tables alone",
     }.items():
         (records / "plan.toml").write_text(wrong)

@@ -9,7 +9,7 @@ import pytest
 from command_line import CommandLine
 from own_studies import Broken, Own
 
-from feddecorr.paper import lookup
+from feddecorr.paper import studies
 from feddecorr.sweeps import runner
 from feddecorr.sweeps.runner import run_all
 
@@ -128,7 +128,7 @@ def test_all_studies_share_their_runs(feddecorr: CommandLine, tmp_path: Path, mo
     class Fixed(Broken):
         varied = ("method=fedavg", "method=fedprox", "regularizers=decov")
 
-    monkeypatch.setattr(lookup, "STUDIES", {"own": Own(), "broken": Fixed()})
+    monkeypatch.setattr(studies, "STUDIES", {"own": Own(), "broken": Fixed()})
     outcome = feddecorr("reproduce", "all", "--scale", "smoke", "--out", tmp_path)
     assert outcome.code == 0
     assert len(list((tmp_path / "runs").iterdir())) == 4
@@ -138,7 +138,7 @@ def test_all_studies_share_their_runs(feddecorr: CommandLine, tmp_path: Path, mo
 
 
 def test_the_list_says_what_there_is(feddecorr: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lookup, "STUDIES", {"own": Own()})
+    monkeypatch.setattr(studies, "STUDIES", {"own": Own()})
     (told,) = feddecorr("reproduce", "--list", "--scale", "small", "--seeds", 2, "--json").document
     assert told == {"name": "own", "shows": Own.shows, "place": "nowhere", "runs": 6}
     outcome = feddecorr("reproduce", "--list", "--scale", "small")
@@ -165,7 +165,7 @@ def test_a_dry_run_lists_the_runs_and_does_nothing(feddecorr: CommandLine, done:
         (["reproduce", "owm"], "unknown study 'owm'"),
         (["reproduce", "own_studies:Own", "--scale", "smal"], "did you mean 'small'?"),
         (["reproduce", "own_studies:Nothing"], "cannot be imported"),
-        (["reproduce", "own_studies:NOT_A_STUDY"], "is no subclass of"),
+        (["reproduce", "own_studies:NOT_A_STUDY"], "is not a"),
         (["reproduce", "own_studies:Own", "--records", "nowhere.jsonl"], "nowhere.jsonl is neither"),
     ],
 )

@@ -1,7 +1,7 @@
 import pytest
 from made_up import summary
 
-from feddecorr.paper.studies.swing import mean_swing
+from feddecorr.paper.studies.beyond import mean_swing
 
 
 def test_the_swing_is_the_mean_change_over_the_last_ten_steps() -> None:

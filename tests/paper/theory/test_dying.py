@@ -11,7 +11,7 @@ from scipy.integrate import quad
 from scipy.special import eval_hermitenorm, factorial, ndtr, owens_t
 from scipy.stats import multivariate_normal, norm
 
-from feddecorr.loss.decorrelation import feddecorr
+from feddecorr.loss.decorrelation import fading, feddecorr
 
 BIASES = np.linspace(-3, 3, 13)
 CORRELATIONS = [-0.95, -0.5, -0.1, 0.1, 0.5, 0.9]
@@ -97,3 +97,35 @@ def test_the_loss_has_no_slope_along_a_feature_itself() -> None:
     (slope,) = torch.autograd.grad(feddecorr(z), z)
     assert (z * slope).sum(0).abs().max() < 1e-6 * slope.abs().sum(0).max()
     assert slope.sum(0).abs().max() < 1e-9 * slope.abs().sum(0).max()
+
+
+def spread_features(*variances: float) -> torch.Tensor:
+    """Return uncorrelated features with these variances, on many samples."""
+    stream = torch.Generator().manual_seed(0)
+    z, _ = torch.linalg.qr(torch.randn(512, len(variances) + 1, generator=stream, dtype=torch.float64))
+    centred, _ = torch.linalg.qr(z - z.mean(0))
+    scales: torch.Tensor = (512 * torch.tensor(variances, dtype=torch.float64)).sqrt()
+    found: torch.Tensor = centred[:, : len(variances)] * scales
+    return found
+
+
+@pytest.mark.parametrize("place", range(4))
+def test_the_death_of_a_feature_does_not_lower_the_loss_that_counts_it_if_variances_are_alike(place: int) -> None:
+    z = spread_features(1.0, 2.0, 1.0, 0.5)
+    mixed = z + z.roll(1, 1)
+    for before in (z, mixed):
+        after = before.clone()
+        after[:, place] = 0.0
+        assert feddecorr(after, "paper", "counted") > feddecorr(before, "paper", "counted")
+
+
+def test_the_death_of_the_feature_that_holds_most_of_the_variance_lowers_even_the_loss_that_counts_it() -> None:
+    """Next to it the other seven counted as faded: the mean of K² was near 1, and is 2/8 once it is dead."""
+    z = spread_features(1e6, *[1.0] * 7)
+    dead = z.clone()
+    dead[:, 0] = 0.0
+    assert (fading(z)[1:] > 0.99).all()
+    assert (fading(dead)[1:] < 0.05).all()
+    before, after = (8 * float(feddecorr(each, "paper", "counted")) for each in (z, dead))
+    assert (before - 1) / 7 > 0.95
+    assert (after - 1) / 7 == pytest.approx(2 / 8, abs=0.01)

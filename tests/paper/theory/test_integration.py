@@ -1,12 +1,16 @@
+"""The flow, the FedDecorr term in it, and the progress that it reports."""
+
 from itertools import pairwise
 
 import numpy as np
 import pytest
+import torch
 from linear_networks import random_data, random_network
 from numpy.random import RandomState
 
 from feddecorr.errors import RunError, UserError
-from feddecorr.paper.theory.integration import flow, integrate
+from feddecorr.loss.decorrelation import Normalization, feddecorr
+from feddecorr.paper.theory.integration import decorrelation_term, flow, integrate, partial_progress
 from feddecorr.paper.theory.network import gradients, loss
 
 
@@ -66,12 +70,12 @@ def test_a_network_that_does_not_fit_the_data_is_refused() -> None:
 
 
 @pytest.mark.parametrize("times", [[0.0, 0.02, 0.05, 0.3], [0.3, 0.1, 0.0]])
-def test_the_listener_hears_of_every_step_before_what_lies_in_it(times: list[float]) -> None:
+def test_progress_is_reported_for_every_step_before_what_lies_in_it(times: list[float]) -> None:
     """Shares rise to one, forwards and backwards, and the weights come while the flow goes on."""
     stream = RandomState(5)
     x, y = random_data(stream, inputs=5, classes=3, samples=12)
     shares: list[float] = []
-    heard = [shares[-1] for _ in integrate(random_network(stream, [5, 4, 3]), x, y, times, listener=shares.append)]
+    heard = [shares[-1] for _ in integrate(random_network(stream, [5, 4, 3]), x, y, times, progress=shares.append)]
     assert len(heard) == len(times)
     assert all(share >= abs(time - times[0]) / 0.3 - 1e-12 for share, time in zip(heard, times, strict=True))
     assert heard[0] < heard[-1] == shares[-1] == 1
@@ -102,3 +106,29 @@ def test_a_flow_that_runs_away_says_how_far_it_came() -> None:
     x, y = random_data(stream, inputs=5, classes=3, samples=12)
     with pytest.raises(RunError, match="beyond time 0"):
         flow(random_network(stream, [5, 4, 3]), x, y, [0.0, 10.0], lambda z: -(z**3))
+
+
+@pytest.mark.parametrize("normalization", ["paper", "released"])
+def test_the_term_is_the_gradient_of_the_project_s_loss(normalization: Normalization) -> None:
+    """Differences of N·β·L along a random direction."""
+    stream = RandomState(0)
+    z, direction = stream.normal(size=(4, 9)), stream.normal(size=(4, 9))
+    step = 1e-6
+
+    def loss(at: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> float:
+        return 9 * 0.3 * feddecorr(torch.from_numpy(at.T.copy()), normalization).item()
+
+    slope = (loss(z + step * direction) - loss(z - step * direction)) / (2 * step)
+    found = decorrelation_term(0.3, normalization)(z)
+    assert (found * direction).sum() == pytest.approx(slope, rel=1e-6)
+
+
+def test_a_part_is_heard_within_the_whole() -> None:
+    """Parts of parts, too: half of the second half is three quarters."""
+    heard: list[float] = []
+    second = partial_progress(heard.append, 0.5, 1)
+    second(0)
+    second(0.5)
+    partial_progress(second, 0, 0.5)(1)
+    second(1)
+    assert heard == [0.5, 0.75, 0.75, 1]

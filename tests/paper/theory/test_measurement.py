@@ -3,15 +3,13 @@ import pytest
 from linear_networks import aligned_network, random_data, random_network
 from numpy.random import RandomState
 
-from feddecorr.paper.theory.differences import growth_by_differences
 from feddecorr.paper.theory.integration import flow
 from feddecorr.paper.theory.matching import decompose
-from feddecorr.paper.theory.measurement import Measured, measure, relative_error, total_error
+from feddecorr.paper.theory.measurement import Measured, growth_by_differences, measure, relative_error, total_error
 from feddecorr.paper.theory.network import Array, Weights, one_hot, product, product_gradient
 from feddecorr.paper.theory.prediction import growth_by_lemma1, velocity_by_layers
-from feddecorr.paper.theory.problem import class_sizes, draw_data, draw_start
-from feddecorr.paper.theory.settings import Network
-from feddecorr.paper.theory.start import balanced_start, random_frame
+from feddecorr.paper.theory.start import balanced_start, class_sizes, draw_data, draw_start, random_frame
+from feddecorr.paper.theory_settings import Network
 
 
 def _measure(weights: Weights, x: Array, y: Array, *, end: float, points: int = 9) -> Measured:

@@ -7,10 +7,11 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from statistics import fmean
 from typing import Any
 
-from feddecorr.paper.claims.evidence import Run
-from feddecorr.paper.claims.rules import FEWEST_SEEDS, LEVEL, POINT, Rule, decide, holm, seeds_needed
+from feddecorr.paper.claims.evidence import PRIMARY, PairedRuns, Run
+from feddecorr.paper.claims.rules import FEWEST_SEEDS, LEVEL, POINT, DecisionRule, decide, holm, seeds_needed
 from feddecorr.results.contexts import context
 from feddecorr.results.sample import Sample
 
@@ -35,21 +36,22 @@ PERCENT = Unit("%", lambda value: 100 * math.expm1(min(value, 300.0)))
 
 
 @dataclass(frozen=True)
-class Part:
+class ClaimPart:
     """One number by seed that the claim is about, and the rule for it.
 
-    `also` are other statistics of the same, `paper` is the paper's own number. A part that says that accuracy increases
-    is `tested`: its p-value is `corrected` for all others that say so.
+    `also` are other statistics of the same, `paper` is the paper's own number, `pair` are the two arms if it is about
+    one pair. A part that says that accuracy increases is `tested`: its p-value is `corrected` for all others that do.
     """
 
     says: str
     sample: Sample
-    rule: Rule
+    rule: DecisionRule
     unit: Unit
     also: Mapping[str, Sample] = field(default_factory=dict)
     paper: float | None = None
     tested: bool = False
     corrected: float | None = None
+    pair: PairedRuns | None = None
 
     @property
     def answer(self) -> bool | None:
@@ -123,7 +125,7 @@ class Trial:
     """A claim in one setting; `is_papers` marks the paper's own strength of the loss."""
 
     setting: str
-    parts: Sequence[Part]
+    parts: Sequence[ClaimPart]
     runs: Sequence[Run]
     is_papers: bool = True
 
@@ -154,6 +156,22 @@ class Trial:
         first, *others = (set(context(run.summary)) for run in self.runs)
         return dict(sorted(first.intersection(*others)))
 
+    @property
+    def conditions(self) -> dict[str, str]:
+        """The data, the images, their size and the network, and the accuracy in percent without a regularizer."""
+        found = [run.conditions for run in self.runs]
+        values = {name: ", ".join(sorted({each[name] for each in found})) for name in found[0]}
+        return {**values, "accuracy": _span(self._levels())}
+
+    def _levels(self) -> list[float]:
+        """Return the mean accuracy in the last round for each setting without a regularizer."""
+        groups: dict[object, list[float]] = {}
+        for run in {id(run.summary): run for run in self.runs}.values():
+            accuracy = run.summary.statistic(PRIMARY)
+            if not run.regularizers and accuracy is not None:
+                groups.setdefault(context(run.summary), []).append(100 * accuracy)
+        return [fmean(values) for values in groups.values()]
+
     def order(self) -> tuple[Any, ...]:
         """Return what makes one setting answer and not another: seeds enough, then fidelity; never the outcome."""
         declared = all(part.sample.declared != 0 for part in self.parts)
@@ -183,6 +201,12 @@ class Trial:
         }
 
 
+def _span(levels: Sequence[float]) -> str:
+    """Return the least and the largest of some numbers; one, if they are shown the same."""
+    ends = dict.fromkeys(f"{end:.0f}" for end in (min(levels), max(levels))) if levels else ["–"]
+    return "–".join(ends)
+
+
 def _sortable(value: str) -> tuple[float, str]:
     """Return a setting's value so that numbers sort as numbers, and infinity after them."""
     parsed = json.loads(value)
@@ -194,16 +218,18 @@ class Claim:
     """What is claimed, and whether it holds.
 
     `needed` is the number of seeds that would settle what is open (None if it is settled, or would take too many).
+    `conditions` are data, images, size, network and accuracy of its runs, `setting` is what else they have in common.
     `elsewhere` are the verdicts in all other settings of the records, without a correction for many questions.
     """
 
     number: str
     sentence: str
     verdict: str
-    parts: Sequence[Part | Fact]
+    parts: Sequence[ClaimPart | Fact]
     commands: Sequence[str]
     needed: int | None = None
     setting: str = ""
+    conditions: Mapping[str, str] = field(default_factory=dict)
     elsewhere: Sequence[Mapping[str, Any]] = ()
 
     @property
@@ -218,11 +244,13 @@ class Claim:
     @property
     def seeds(self) -> str:
         """Seeds done, of how many were declared, of the part that has the fewest."""
-        samples = [part.sample for part in self.parts if isinstance(part, Part)]
+        samples = [part.sample for part in self.parts if isinstance(part, ClaimPart)]
         if not samples:
             return "–"
         least = min(samples, key=len)
-        return str(len(least)) if least.declared is None else f"{len(least)} of {least.declared}"
+        if least.declared is None:
+            return str(len(least))
+        return f"{len(least)} of {least.declared}" if least.declared else f"{len(least)}, none declared"
 
     def to_dict(self) -> dict[str, Any]:
         """Return it ready for JSON."""
@@ -233,6 +261,7 @@ class Claim:
             "says": self.says,
             "parts": {part.says: part.to_dict() for part in self.parts},
             "setting": self.setting,
+            "conditions": dict(self.conditions),
             "elsewhere": list(self.elsewhere),
             "needed": self.needed,
             "commands": list(self.commands),
@@ -253,6 +282,7 @@ def judge_trials(number: str, sentence: str, trials: Sequence[Trial], study: str
         commands=sorted({run.summary.command for run in first.runs}),
         needed=first.needed,
         setting=first.setting,
+        conditions=first.conditions,
         elsewhere=[other.against(first) for other in others],
     )
 
@@ -278,5 +308,5 @@ def correct_trials(trials: Mapping[str, Sequence[Trial]]) -> dict[str, list[Tria
     }
 
 
-def _key(part: Part) -> tuple[tuple[int, float], ...]:
+def _key(part: ClaimPart) -> tuple[tuple[int, float], ...]:
     return tuple(sorted(part.sample.values.items()))

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 
-from feddecorr.paper.claims.claim import POINTS, Part, Trial
+from feddecorr.paper.claims.claim import POINTS, ClaimPart, Trial
 from feddecorr.paper.claims.evidence import (
     PRIMARY,
     PairedRuns,
@@ -41,7 +41,7 @@ def _rising(found: Sequence[PairedRuns], what: str, varied: Sequence[str]) -> Tr
     gains = [(math.log(_size(pair, what)), pair.gains()) for pair in found]
     rises = {name: change([(x, gain[name]) for x, gain in gains]) for name in STATISTICS}
     says = f"rise of the gain from {sizes[0]:g} to {sizes[-1]:g} {what}"
-    part = Part(says, rises[PRIMARY], increases(POINT), POINTS, others(rises), tested=True)
+    part = ClaimPart(says, rises[PRIMARY], increases(POINT), POINTS, others(rises), tested=True)
     return pair_trial([part], found, varied)
 
 
@@ -64,7 +64,7 @@ def strength(runs: Sequence[Run]) -> list[Trial]:
     return trials
 
 
-def _insensitive(known: Mapping[float, PairedRuns]) -> list[Part]:
+def _insensitive(known: Mapping[float, PairedRuns]) -> list[ClaimPart]:
     """Return that each strength gains, and that they differ by less than half of what is gained."""
     gains = {beta: pair.gains() for beta, pair in known.items()}
     parts = [gain_part(f"gain at beta {beta}", known.get(beta)) for beta in BETAS]
@@ -74,7 +74,7 @@ def _insensitive(known: Mapping[float, PairedRuns]) -> list[Part]:
             name: gains[beta][name].minus(gains[0.1][name]) if beta in gains else NOTHING for name in STATISTICS
         }
         says = f"gain at beta {beta} within half of the mean gain ({100 * half:.2f}) from that at 0.1"
-        parts.append(Part(says, differences[PRIMARY], stays_within(max(half, 0.0)), POINTS, others(differences)))
+        parts.append(ClaimPart(says, differences[PRIMARY], stays_within(max(half, 0.0)), POINTS, others(differences)))
     return parts
 
 
@@ -93,7 +93,7 @@ def local_epochs(runs: Sequence[Run]) -> list[Trial]:
     return trials
 
 
-def _epochs_part(epochs: float, pair: PairedRuns) -> Part:
+def _epochs_part(epochs: float, pair: PairedRuns) -> ClaimPart:
     settings = pair.run.settings
     paper = papers_gain("epochs", str(settings["data.name"]), epochs=int(epochs), alpha=pair.run.alpha or 0.0)
     return gain_part(f"gain with {epochs:g} local epochs", pair, paper)
@@ -112,7 +112,7 @@ def other_decorrelation(runs: Sequence[Run]) -> list[Trial]:
     return trials
 
 
-def _against(name: str, runs: Sequence[Run], pair: PairedRuns) -> list[Part]:
+def _against(name: str, runs: Sequence[Run], pair: PairedRuns) -> list[ClaimPart]:
     """Return that a regularizer does not help, and that FedDecorr is better."""
     options: dict[str, dict[int, Run]] = {}
     for run in runs:
@@ -122,8 +122,8 @@ def _against(name: str, runs: Sequence[Run], pair: PairedRuns) -> list[Part]:
     arm = max(planned.values(), key=len, default={})
     theirs, plain, ours = (sample(found, accuracy) for found in (arm, pair.without, pair.decorrelated))
     return [
-        Part(f"gain of {name}", theirs.minus(plain), does_not_increase(POINT), POINTS),
-        Part(f"FedDecorr beyond {name}", ours.minus(theirs), increases(POINT), POINTS, tested=True),
+        ClaimPart(f"gain of {name}", theirs.minus(plain), does_not_increase(POINT), POINTS),
+        ClaimPart(f"FedDecorr beyond {name}", ours.minus(theirs), increases(POINT), POINTS, tested=True),
     ]
 
 

@@ -81,11 +81,27 @@ class Run:
         """Dimensions of the representation."""
         return len(self.summary.spectrum or [])
 
+    @property
+    def conditions(self) -> dict[str, str]:
+        """What it learns and with which network: data set, training images, their size, and the model."""
+        name = str(self.settings["data.name"])
+        size = self.settings.get("data.size") or SIDES.get(name)
+        widths = self.settings.get("model.widths")
+        width = "-".join(map(str, widths)) if isinstance(widths, list | tuple) else self._width()
+        return {
+            "data": name,
+            "images": str(self.settings.get("data.train") or "all"),
+            "size": f"{size}×{size}" if size else "–",
+            "network": f"{self.settings['model.name']} {width}" if width else str(self.settings["model.name"]),
+        }
+
+    def _width(self) -> str:
+        width = self.settings.get("model.width")
+        return "" if width in (None, 1.0) else f"×{width}"
+
     def describe(self, but: Sequence[str] = ()) -> str:
-        """Return its setting in words, without what a claim varies."""
+        """Return its other settings in words, without what a claim varies."""
         words = {
-            "data": self.settings["data.name"],
-            "model": self.settings["model.name"],
             "method": self.method,
             "clients": f"{self.settings['clients']} clients",
             "partition": self._split(but),
@@ -163,6 +179,27 @@ class PairedRuns:
         """Return the differences in accuracy, by statistic."""
         return {name: self.difference(_statistic(name)) for name in STATISTICS}
 
+    @property
+    def key(self) -> str:
+        """What tells it from other pairs: its settings and FedDecorr's options."""
+        return json.dumps([context(self.run.summary, ["regularizers"]), self.strength])
+
+    def gain_by_round(self) -> dict[int, Sample]:
+        """Return the paired differences in accuracy by evaluated round, of the rounds that all seeds of both have."""
+        seeds = sorted(self.without.keys() & self.decorrelated.keys())
+        arms = [[_accuracies(arm[seed].summary) for seed in seeds] for arm in (self.without, self.decorrelated)]
+        rounds = sorted(set.intersection(*(set(curve) for arm in arms for curve in arm)))
+        return {
+            number: Sample(
+                {seed: after[number] - before[number] for seed, before, after in zip(seeds, *arms, strict=True)}
+            )
+            for number in rounds
+        }
+
+
+def _accuracies(summary: Summary) -> dict[int, float]:
+    return {int(line["round"]): float(line["model"]["accuracy"]) for line in summary.rounds if line["model"]}
+
 
 def _statistic(name: str) -> Callable[[Summary], float | None]:
     return lambda summary: summary.statistic(name)
@@ -176,7 +213,7 @@ def sample(runs: Mapping[int, Run], of: Callable[[Summary], float | None]) -> Sa
 
 
 def paired_runs(runs: Iterable[Run], method: str = "fedavg") -> list[PairedRuns]:
-    """Return every pair of arms of that method; each strength of FedDecorr is a pair of its own."""
+    """Return every pair of arms of that method; each strength of FedDecorr is a separate pair."""
     found = []
     for equal in group([run for run in runs if run.method == method], but=["regularizers"]):
         without = {run.seed: run for run in equal if not run.regularizers}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from feddecorr.paper.claims.claim import PERCENT, POINTS, Part, Trial
+from feddecorr.paper.claims.claim import PERCENT, POINTS, ClaimPart, Trial
 from feddecorr.paper.claims.evidence import PRIMARY, PairedRuns, Run, group_pairs, paired_runs
 from feddecorr.paper.claims.rules import POINT, TENTH, increases, stays_within
 from feddecorr.paper.values import published
@@ -19,11 +19,11 @@ NOTHING = Sample({})
 ROUNDING = 1e-9
 
 
-def gain_part(says: str, pair: PairedRuns | None, paper: float | None = None) -> Part:
+def gain_part(says: str, pair: PairedRuns | None, paper: float | None = None) -> ClaimPart:
     """Return that FedDecorr improves accuracy; nothing is measured where there is no pair."""
     gains = pair.gains() if pair else {}
     primary = gains.get(PRIMARY, NOTHING)
-    return Part(says, primary, increases(POINT), POINTS, others(gains), paper, tested=True)
+    return ClaimPart(says, primary, increases(POINT), POINTS, others(gains), paper, tested=True, pair=pair)
 
 
 def others(gains: dict[str, Sample]) -> dict[str, Sample]:
@@ -58,7 +58,7 @@ def heterogeneity(runs: Sequence[Run]) -> list[Trial]:
     return trials
 
 
-def more_than_weak(name: str, known: dict[float, PairedRuns], strong: Sequence[float]) -> Part:
+def more_than_weak(name: str, known: dict[float, PairedRuns], strong: Sequence[float]) -> ClaimPart:
     """Return that the mean gain under strong heterogeneity is larger than that at alpha 0.5."""
     says = f"{name}gain at alpha {' and '.join(map(str, strong))} beyond that at {WEAK}"
     differences: dict[str, Sample] = {}
@@ -69,7 +69,7 @@ def more_than_weak(name: str, known: dict[float, PairedRuns], strong: Sequence[f
             statistic: mean_of(gain[statistic] for gain in gains).minus(weak[statistic]) for statistic in weak
         }
     primary = differences.get(PRIMARY, NOTHING)
-    return Part(says, primary, increases(POINT), POINTS, others(differences), tested=True)
+    return ClaimPart(says, primary, increases(POINT), POINTS, others(differences), tested=True)
 
 
 def other_methods(runs: Sequence[Run]) -> list[Trial]:
@@ -79,7 +79,7 @@ def other_methods(runs: Sequence[Run]) -> list[Trial]:
     trials = []
     for found in group_pairs([pair for name in names for pair in paired_runs(runs, name)], varied):
         data = str(found[0].run.settings["data.name"])
-        parts: list[Part] = []
+        parts: list[ClaimPart] = []
         for name in names:
             known = by_alpha(pair for pair in found if pair.run.method == name)
             strong = [alpha for alpha in STRONG if alpha in known]
@@ -106,7 +106,9 @@ def homogeneous(runs: Sequence[Run]) -> list[Trial]:
         if pair.run.alpha == math.inf:
             gains = pair.gains()
             paper = papers_gain("main", str(pair.run.settings["data.name"]), alpha="inf")
-            part = Part("gain at alpha inf", gains[PRIMARY], stays_within(POINT), POINTS, others(gains), paper)
+            part = ClaimPart(
+                "gain at alpha inf", gains[PRIMARY], stays_within(POINT), POINTS, others(gains), paper, pair=pair
+            )
             trials.append(pair_trial([part], [pair]))
     return trials
 
@@ -117,7 +119,7 @@ def speed(runs: Sequence[Run]) -> list[Trial]:
     for found in group_pairs(paired_runs(runs), ["partition.alpha"]):
         known = by_alpha(found)
         parts = [
-            Part(
+            ClaimPart(
                 f"rounds without beyond rounds with, at alpha {alpha}",
                 saved_rounds(known[alpha]),
                 increases(TENTH),
@@ -156,7 +158,7 @@ def accuracy(summary: Summary) -> float | None:
     return summary.statistic(PRIMARY)
 
 
-def pair_trial(parts: Sequence[Part], found: Sequence[PairedRuns], varied: Sequence[str] = ()) -> Trial:
+def pair_trial(parts: Sequence[ClaimPart], found: Sequence[PairedRuns], varied: Sequence[str] = ()) -> Trial:
     """Return a claim in the setting of these pairs, described without what varies between them."""
     runs = [run for pair in found for run in pair.runs]
     options = ", ".join(f"{key} {value}" for key, value in found[0].run.regularizers["feddecorr"].items())

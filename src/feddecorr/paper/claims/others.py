@@ -25,7 +25,7 @@ RIGHT = 1e-6
 ROUNDING = 1e-9
 """The relative error up to which an identity holds in float64."""
 
-Record = Mapping[str, Any]
+CostRecord = Mapping[str, Any]
 
 
 RATIOS = {
@@ -41,7 +41,7 @@ def check_costs(document: Any) -> None:
     for key, names in RATIOS.items() if isinstance(document, dict) else ():
         ratios = document.get(key, {})
         if not isinstance(ratios, dict):
-            raise UserError(f"'{key}' is no table")
+            raise UserError(f"'{key}' is not a table")
         for name in names if names[0] in ratios else ():
             ratio = ratios.get(name)
             if not isinstance(ratio, int | float) or not 0 < ratio < math.inf:
@@ -50,7 +50,7 @@ def check_costs(document: Any) -> None:
             raise UserError(f"'{key}' stands without the command that measured it")
 
 
-def computation(number: str, sentence: str, costs: Sequence[Record]) -> Claim:
+def computation(number: str, sentence: str, costs: Sequence[CostRecord]) -> Claim:
     """Judge 14 by the recorded costs of the loss, of the terms alone, and of rounds with it and with MOON."""
     loss = next((record for record in costs if "milliseconds of a term" in record), None)
     methods = next((record for record in costs if OURS in record.get("ratio to FedAvg", {})), None)
@@ -88,8 +88,8 @@ def computation(number: str, sentence: str, costs: Sequence[Record]) -> Claim:
 
 def theorem(number: str, sentence: str) -> Claim:
     """Judge 16 on flows from starts for which both assumptions hold, with two and three layers, three seeds each."""
-    from feddecorr.paper.theory.settings import Flow  # noqa: PLC0415 - solvers are loaded when they are needed
     from feddecorr.paper.theory.studies.flow import study_flow  # noqa: PLC0415
+    from feddecorr.paper.theory_settings import Flow  # noqa: PLC0415 - solvers are loaded when they are needed
 
     options = {"dim": 10, "classes": 5, "samples": 50, "points": 11}
     documents = [

@@ -74,7 +74,7 @@ def read_plan(path: Path) -> Plan:
             raise UserError(f"{path}: a plan has [[question]] tables alone, not {', '.join(sorted(unknown))}")
         return Plan([Question.model_validate(entry) for entry in document.get("question", [])])
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise UserError(f"{path} is no plan that can be read: {error}") from error
+        raise UserError(f"{path} is not a plan that can be read: {error}") from error
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(map(str, first["loc"]))

@@ -8,7 +8,7 @@ from itertools import pairwise
 from statistics import fmean
 
 from feddecorr.collapse.spectrum import logarithms
-from feddecorr.paper.claims.claim import PERCENT, Part, Trial
+from feddecorr.paper.claims.claim import PERCENT, ClaimPart, Trial
 from feddecorr.paper.claims.evidence import PRIMARY, Run, group, group_pairs, paired_runs, sample
 from feddecorr.paper.claims.gains import by_alpha, pair_trial
 from feddecorr.paper.claims.rules import HALF, TENTH, increases, stays_below
@@ -75,11 +75,11 @@ def _by_heterogeneity(runs: Sequence[Run], numbers: Mapping[str, Number]) -> lis
     return trials
 
 
-def _larger(name: str, of: Number, runs: Sequence[Run], alphas: tuple[float, float]) -> Part:
+def _larger(name: str, of: Number, runs: Sequence[Run], alphas: tuple[float, float]) -> ClaimPart:
     """Return that a number is larger at the second alpha than at the first."""
     small, large = (sample({run.seed: run for run in runs if run.alpha == alpha}, of) for alpha in alphas)
     says = f"{name} at alpha {alphas[1]:g} beyond that at {alphas[0]:g}"
-    return Part(says, large.minus(small), increases(TENTH), PERCENT)
+    return ClaimPart(says, large.minus(small), increases(TENTH), PERCENT)
 
 
 def global_tail(summary: Summary) -> float | None:
@@ -103,7 +103,7 @@ def tail_of_spectra(runs: Sequence[Run]) -> list[Trial]:
     for found in group_pairs(paired_runs(runs), ["partition.alpha"]):
         known = {alpha: pair for alpha, pair in by_alpha(found).items() if alpha in STRONGEST}
         parts = [
-            Part(f"rise of the {name} tail at alpha {alpha}", pair.difference(of), increases(TENTH), PERCENT)
+            ClaimPart(f"rise of the {name} tail at alpha {alpha}", pair.difference(of), increases(TENTH), PERCENT)
             for alpha, pair in sorted(known.items())
             for name, of in (("global", global_tail), ("local", local_tail))
         ]
@@ -123,10 +123,10 @@ def averaging(runs: Sequence[Run]) -> list[Trial]:
     return trials
 
 
-def _lowered(alpha: float, runs: dict[int, Run]) -> Part:
+def _lowered(alpha: float, runs: dict[int, Run]) -> ClaimPart:
     lowered = sample(runs, change_by_averaging).times(-1)
     says = f"rank of the clients' models beyond that of their average, at alpha {alpha:g}"
-    return Part(says, lowered, increases(TENTH), PERCENT)
+    return ClaimPart(says, lowered, increases(TENTH), PERCENT)
 
 
 def stability(runs: Sequence[Run]) -> list[Trial]:
@@ -136,8 +136,8 @@ def stability(runs: Sequence[Run]) -> list[Trial]:
     for equal in group(held):
         known = {run.seed: run for run in equal}
         parts = [
-            Part("growth of the loss of the worst client", sample(known, _growth), stays_below(TENTH), PERCENT),
-            Part(
+            ClaimPart("growth of the loss of the worst client", sample(known, _growth), stays_below(TENTH), PERCENT),
+            ClaimPart(
                 "largest rise of any client from one epoch to the next",
                 sample(known, _jump),
                 stays_below(HALF),

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from feddecorr.results.sample import Sample, half_width
 
-Rule = Callable[[float, float], bool | None]
+DecisionRule = Callable[[float, float], bool | None]
 """From the ends of an interval: the claim is true, it is not, or nobody can tell."""
 
 FEWEST_SEEDS = 5
@@ -32,7 +32,7 @@ HALF = math.log(1.5)
 """A jump: half as much again, as a difference of logarithms."""
 
 
-def increases(size: float) -> Rule:
+def increases(size: float) -> DecisionRule:
     """Say yes above zero; no if an increase of that size is excluded, and zero is not."""
 
     def decide(low: float, high: float) -> bool | None:
@@ -43,7 +43,7 @@ def increases(size: float) -> Rule:
     return decide
 
 
-def does_not_increase(size: float) -> Rule:
+def does_not_increase(size: float) -> DecisionRule:
     """Say the opposite of `increases`."""
 
     def decide(low: float, high: float) -> bool | None:
@@ -53,7 +53,7 @@ def does_not_increase(size: float) -> Rule:
     return decide
 
 
-def stays_within(margin: float) -> Rule:
+def stays_within(margin: float) -> DecisionRule:
     """Say yes if all of the interval is within the margin around zero; no if all of it is outside."""
 
     def decide(low: float, high: float) -> bool | None:
@@ -64,7 +64,7 @@ def stays_within(margin: float) -> Rule:
     return decide
 
 
-def stays_below(limit: float) -> Rule:
+def stays_below(limit: float) -> DecisionRule:
     """Say yes if all of the interval is below the limit; no if all of it is above."""
 
     def decide(low: float, high: float) -> bool | None:
@@ -75,12 +75,12 @@ def stays_below(limit: float) -> Rule:
     return decide
 
 
-def decide(rule: Rule, sample: Sample) -> bool | None:
+def decide(rule: DecisionRule, sample: Sample) -> bool | None:
     """Return the rule's answer; too few seeds, or fewer than planned, cannot tell."""
     return rule(sample.low, sample.high) if len(sample) >= FEWEST_SEEDS and sample.is_complete else None
 
 
-def seeds_needed(rule: Rule, sample: Sample) -> int | None:
+def seeds_needed(rule: DecisionRule, sample: Sample) -> int | None:
     """Return how many seeds would decide if mean and deviation stayed as they are; None beyond a thousand."""
     if len(sample) < 2:
         return sample.declared or FEWEST_SEEDS

@@ -16,10 +16,22 @@ if TYPE_CHECKING:
     from feddecorr.paper.claims.plan import Plan
 
 
+CONDITIONS = {"data": "data", "images": "images", "size": "size", "network": "network", "accuracy": "accuracy (%)"}
+"""What stands next to every verdict, with its heading."""
+
+HEADINGS = ["claim", "verdict", "what is claimed", "found", *CONDITIONS.values(), "seeds", "setting"]
+
+
 def claims(
     records: Annotated[
         list[Path] | None,
         typer.Argument(help="Folders of runs, files of records (.jsonl), or folders with them and recorded costs."),
+    ] = None,
+    forest: Annotated[
+        Path | None, typer.Option(help="Draw a forest plot of every part of every claim: .svg, .pdf or .png.")
+    ] = None,
+    gains: Annotated[
+        Path | None, typer.Option(help="Draw the paired gains by round, with 95 % bands: .svg, .pdf or .png.")
     ] = None,
     json: JsonOption = False,
 ) -> None:
@@ -28,21 +40,33 @@ def claims(
     A plan.toml next to the records declares the seeds of each question. The theory's claims (16 and 17) are computed
     on the spot and need no records.
 
-    Example:  feddecorr claims results
+    Examples:
+        feddecorr claims results
+
+        feddecorr claims results --forest forest.svg --gains gains.svg
     """
     paths = records or []
     for path in paths:
         if not path.exists():
             raise UserError(f"{path} does not exist: name folders of runs, or files that 'feddecorr records' wrote")
+    drawn = [path for path in (forest, gains) if path]
+    if drawn:
+        from feddecorr.report.printed import refuse_unprintable  # noqa: PLC0415 - see below
+
+        for path in drawn:
+            refuse_unprintable(path)
     from feddecorr.paper.claims import judge  # noqa: PLC0415 - PyTorch is loaded when it is needed
     from feddecorr.results.summary import read_summaries  # noqa: PLC0415
 
     say("checking the theory on the spot, which takes a few seconds …")
     found = judge(read_summaries(_record_files(paths)), _recorded_costs(paths), _declared(paths))
+    _draw(found, forest, gains)
     if json:
         print_json([claim.to_dict() for claim in found])
         return
-    print_table(["claim", "verdict", "what is claimed", "found", "seeds", "setting"], map_rows(found))
+    print_table(HEADINGS, map_rows(found))
+    for path in drawn:
+        say(f"figure: {path.resolve()}")
     for claim in found:
         counts = Counter(other["verdict"] for other in claim.elsewhere)
         if counts:
@@ -53,9 +77,26 @@ def claims(
 def map_rows(found: list[Claim]) -> list[list[str]]:
     """Return a row for each claim."""
     return [
-        [claim.number, claim.verdict, claim.sentence, claim.says, _seeds(claim), claim.setting or claim.commands[0]]
+        [
+            claim.number,
+            claim.verdict,
+            claim.sentence,
+            claim.says,
+            *(claim.conditions.get(name, "–") for name in CONDITIONS),
+            _seeds(claim),
+            claim.setting or claim.commands[0],
+        ]
         for claim in found
     ]
+
+
+def _draw(found: list[Claim], forest_file: Path | None, gains_file: Path | None) -> None:
+    from feddecorr.paper.claims.figures import forest, gains_by_round  # noqa: PLC0415 - PyTorch is loaded when needed
+    from feddecorr.report.printed import save  # noqa: PLC0415
+
+    for file, picture in ((forest_file, forest), (gains_file, gains_by_round)):
+        if file:
+            save(picture(found), file)
 
 
 def _seeds(claim: Claim) -> str:

@@ -1,4 +1,4 @@
-"""The command that does the studies of the paper, and anybody's own."""
+"""The command that runs the studies of the paper, and your own."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 def reproduce(  # noqa: PLR0913, PLR0917 - an argument for each option
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="A study, 'all', or package.module:Study of your own.")
+        str | None, typer.Argument(metavar="NAME", help="A study, 'all', or your own package.module:Study.")
     ] = None,
     scale: Annotated[
         str, typer.Option(help="paper: as published; small: hours; many: 20 seeds; smoke: seconds.")
@@ -38,16 +38,16 @@ def reproduce(  # noqa: PLR0913, PLR0917 - an argument for each option
         list[Path] | None, typer.Option(help="Draw from these records ('feddecorr records') alone, and run nothing.")
     ] = None,
     known: Annotated[
-        list[Path] | None, typer.Option(help="Do not do again what these records hold ('feddecorr records').")
+        list[Path] | None, typer.Option(help="Skip the runs that these records hold ('feddecorr records').")
     ] = None,
     list_all: Annotated[bool, typer.Option("--list", help="List all studies, and how many runs each has.")] = False,
     dry_run: DryRunOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Do a study of the paper: all its runs, then its tables and figures beside the paper's own numbers.
+    """Run a study of the paper: all its runs, then its tables and figures with the paper's own numbers.
 
-    Runs lie in OUT/runs and are shared between studies: what is done is never done again, and what was interrupted
-    goes on, also with several commands at once. Results are OUT/NAME.md, OUT/NAME.html and OUT/NAME/*.csv.
+    Runs lie in OUT/runs and are shared between studies: what is done is never repeated, and what was interrupted
+    continues, also with several commands at once. Results are OUT/NAME.md, OUT/NAME.html and OUT/NAME/*.csv.
 
         feddecorr reproduce --list
 
@@ -59,8 +59,8 @@ def reproduce(  # noqa: PLR0913, PLR0917 - an argument for each option
     """
     if not (list_all or dry_run or records):
         warm_up_processes()
-    from feddecorr.paper.lookup import ALL, find_studies  # noqa: PLC0415
     from feddecorr.paper.scales import find_scale  # noqa: PLC0415 - PyTorch is loaded when it is needed
+    from feddecorr.paper.studies import ALL, find_studies  # noqa: PLC0415
 
     count = seeds or find_scale(scale).seeds
     if list_all:

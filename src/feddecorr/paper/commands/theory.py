@@ -15,15 +15,20 @@ from feddecorr.cli.run import Words
 from feddecorr.config.overrides import read_overrides
 from feddecorr.core.registry import Config
 from feddecorr.errors import UserError
-from feddecorr.paper.theory.settings import Alignment, Decorrelate, Flow, Sweep
+from feddecorr.paper.theory_settings import Alignment, ClassSweep, Decorrelate, Flow
 
 if TYPE_CHECKING:
     import click
 
-    from feddecorr.paper.theory.listening import Listener
-    from feddecorr.report.study_content import Study
+    from feddecorr.paper.theory.integration import ProgressCallback
+    from feddecorr.report.picture import StudyContent
 
-SETTINGS: dict[str, type[Config]] = {"flow": Flow, "sweep": Sweep, "alignment": Alignment, "decorrelate": Decorrelate}
+SETTINGS: dict[str, type[Config]] = {
+    "flow": Flow,
+    "sweep": ClassSweep,
+    "alignment": Alignment,
+    "decorrelate": Decorrelate,
+}
 """The settings of each command."""
 
 SECONDS_OF_SILENCE = 5.0
@@ -79,7 +84,7 @@ def sweep(words: Words = None, out: OutOption = None, json: JsonOption = False) 
 
     Example:  feddecorr theory sweep classes=5 --out theory-sweep
     """
-    settings = _read(Sweep, words, out)
+    settings = _read(ClassSweep, words, out)
     from feddecorr.paper.theory.studies.class_sweep import study_sweep  # noqa: PLC0415 - see flow
 
     _carry_out(study_sweep, settings, out, json=json)
@@ -117,13 +122,15 @@ def _read(kind: type[S], words: list[str] | None, out: Path | None) -> S:
         raise UserError(f"--out {out} is a file: choose a directory")
     settings = kind.parse(read_overrides(words or []))
     if out:
-        out.mkdir(parents=True, exist_ok=True)  # what cannot be written is told before anything is computed
+        out.mkdir(parents=True, exist_ok=True)  # a directory that cannot be written fails before anything is computed
     return settings
 
 
-def _carry_out(study: Callable[[Any, Listener], Study], settings: Config, out: Path | None, *, json: bool) -> None:
+def _carry_out(
+    study: Callable[[Any, ProgressCallback], StudyContent], settings: Config, out: Path | None, *, json: bool
+) -> None:
+    from feddecorr.report.page import write_study  # noqa: PLC0415 - plotly is loaded when it is needed
     from feddecorr.report.printed import is_available  # noqa: PLC0415
-    from feddecorr.report.study_page import write_study  # noqa: PLC0415 - plotly is loaded when it is needed
 
     name = type(settings).__name__.lower()
     with Progress(silence=SECONDS_OF_SILENCE) as progress:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
+from statistics import fmean
 
-from feddecorr.paper.drawings import all_client_spectra, over, per_round, spectra
-from feddecorr.paper.grid import Grid, Seen
+from feddecorr.paper.figures import all_client_spectra, over, per_round, spectra
+from feddecorr.paper.grid import Grid, GridResults
 from feddecorr.paper.studies.accuracy import BOTH
-from feddecorr.paper.tables import accuracy, gains, ranks
+from feddecorr.paper.tables import Columns, accuracy, dimensions, gains, measured, ranks, tabulate
 from feddecorr.results.cells import MISSING, Cell
 from feddecorr.results.local_models import change_by_averaging, typical_local_ranks
 from feddecorr.results.sample import Sample
-from feddecorr.results.study import Finding, Table
+from feddecorr.results.study import Finding
+from feddecorr.results.summary import Summary
 
 LOSS_SCALE = Grid(
     name="loss-scale",
@@ -82,22 +85,16 @@ NORMS = Grid(
 """BatchNorm's statistics are averaged between clients; GroupNorm has none."""
 
 
-def living(seen: Seen) -> list[Finding]:
-    """Make a table of the features that never vary, and of what is left of the representation."""
-    rows = [
-        [
-            *map(str, cell.labels.values()),
-            cell.count,
-            cell.text(cell.sample("last", "dead_features"), 1),
-            cell.text(cell.sample("last", "dimensions"), 0).partition(" ±")[0],
-            cell.text(cell.sample("last", "effective_rank"), 1),
-            cell.text(cell.sample("last"), factor=100),
-        ]
-        for cell in seen.cells
-    ]
-    labels = seen.cells[0].labels if seen.cells else ()
-    headings = [*labels, "seeds", "dead features", "of", "effective rank", "accuracy (%), last round"]
-    return [Table("Features that never vary", headings, rows, f"Of the global model after the last round. {seen.note}")]
+def living(results: GridResults) -> list[Finding]:
+    """Make a table of the features that never vary, and of the dimensions that are left."""
+    columns: Columns = {
+        "dead features": measured("last", "dead_features", 1),
+        "of": dimensions,
+        "effective rank": measured("last", "effective_rank", 1),
+        "accuracy (%), last round": measured("last", factor=100),
+    }
+    note = f"Of the global model after the last round. {results.note}"
+    return [tabulate("Features that never vary", results.cells, columns, note)]
 
 
 DYING = Grid(
@@ -125,24 +122,18 @@ DYING = Grid(
 """Where nothing normalizes before the representation, a dead feature is the cheapest uncorrelated one."""
 
 
-def before_and_after(seen: Seen) -> list[Finding]:
+def before_and_after(results: GridResults) -> list[Finding]:
     """Make a table of effective ranks before and after averaging, and by how much averaging changes them."""
-    rows = [
-        [
-            *map(str, cell.labels.values()),
-            cell.count,
-            cell.text(typical_local_ranks(cell), 1),
-            cell.text(cell.sample("last", "effective_rank"), 1),
-            _change(cell),
-        ]
-        for cell in seen.cells
-    ]
-    headings = [*(seen.cells[0].labels if seen.cells else ()), "seeds", "clients' models", "their average", "change"]
+    columns: Columns = {
+        "clients' models": lambda cell: cell.text(typical_local_ranks(cell), 1),
+        "their average": measured("last", "effective_rank", 1),
+        "change": _change,
+    }
     note = (
         "Effective ranks of the last round: the geometric mean over the clients' models, that of the global model made "
-        f"of them, and the change from the one to the other [95 % interval over seeds]. {seen.note}"
+        f"of them, and the change from the one to the other [95 % interval over seeds]. {results.note}"
     )
-    return [Table("Effective rank before and after", headings, rows, note)]
+    return [tabulate("Effective rank before and after", results.cells, columns, note)]
 
 
 def _change(cell: Cell) -> str:
@@ -172,3 +163,58 @@ AVERAGING = Grid(
     ),
 )
 """Is the average of models more collapsed than they are? Its runs are those of the collapse, and some more."""
+
+
+STEPS = 10
+"""Of how many steps from one evaluated round to the next, the last ones of a run, the mean is taken."""
+
+
+def mean_swing(run: Summary) -> float | None:
+    """Return by how much accuracy changes from one evaluated round to the next, on the average of the last steps."""
+    values = [line["model"]["accuracy"] for line in run.rounds if line["model"]]
+    steps = [abs(after - before) for before, after in pairwise(values)][-STEPS:]
+    return fmean(steps) if steps else None
+
+
+def swings(results: GridResults) -> list[Finding]:
+    """Make a table of swings, in percentage points, and of how far the best round is above the last ones."""
+    columns: Columns = {
+        "change from round to round": lambda cell: cell.text(_swings(cell), factor=100),
+        "best above the last ten": lambda cell: cell.text(_lucky(cell)),
+    }
+    note = (
+        f"Percentage points: the mean absolute change of accuracy over the last {STEPS} steps from one evaluated round "
+        f"to the next, and by how much the best round is above the mean of the last ten. {results.note}"
+    )
+    return [tabulate("Swing of the accuracy", results.cells, columns, note)]
+
+
+def _swings(cell: Cell) -> Sample:
+    found = {seed: mean_swing(run) for seed, run in cell.runs.items()}
+    return Sample({seed: value for seed, value in found.items() if value is not None})
+
+
+def _lucky(cell: Cell) -> Sample:
+    return cell.sample("best").minus(cell.sample("last_ten")).times(100)
+
+
+SWING = Grid(
+    name="swing",
+    shows="how accuracy swings from round to round, by the treatment of BatchNorm's statistics",
+    place="beyond the paper",
+    axes={
+        "data": ("cifar10",),
+        "method": ("fedavg",),
+        "statistics": ("average", "pooled", "fixed", "local", "none"),
+        "regularizer": BOTH,
+        "alpha": (0.05,),
+    },
+    makes=(
+        swings,
+        accuracy(),
+        gains(axis="statistics", base="average"),
+        ranks,
+        per_round("accuracy", panels=("data", "alpha", "regularizer"), what="accuracy"),
+    ),
+)
+"""Averaged, pooled, fixed after half of the rounds, each client's own; without any, networks have GroupNorm."""

@@ -7,27 +7,27 @@ from functools import partial
 from typing import Any
 
 from feddecorr.errors import UserError
-from feddecorr.paper.theory.settings import Alignment, Decorrelate, Flow, Sweep
 from feddecorr.paper.theory.studies.alignment import study_alignment
 from feddecorr.paper.theory.studies.class_sweep import study_sweep
 from feddecorr.paper.theory.studies.decorrelate import study_decorrelate
 from feddecorr.paper.theory.studies.flow import study_flow
-from feddecorr.report.study_page import draw
+from feddecorr.paper.theory_settings import Alignment, ClassSweep, Decorrelate, Flow
+from feddecorr.report.figures import draw
 from feddecorr.results.study import Arm, Figure, Finding, Result, Study, Table
 
-Part = tuple[Callable[[Any], Any], Flow | Sweep | Alignment | Decorrelate]
+TheoryPart = tuple[Callable[[Any], Any], Flow | ClassSweep | Alignment | Decorrelate]
 
-ON_DIGITS: tuple[Part, ...] = (
+ON_DIGITS: tuple[TheoryPart, ...] = (
     (study_flow, Flow()),
-    (study_sweep, Sweep()),
+    (study_sweep, ClassSweep()),
     (study_alignment, Alignment(data="digits")),
     (study_decorrelate, Decorrelate()),
 )
 
-PARTS: dict[str, tuple[Part, ...]] = {
+PARTS: dict[str, tuple[TheoryPart, ...]] = {
     "paper": (
         (study_flow, Flow()),
-        (study_sweep, Sweep()),
+        (study_sweep, ClassSweep()),
         (study_alignment, Alignment(data="mnist")),
         (study_decorrelate, Decorrelate()),
     ),
@@ -35,7 +35,7 @@ PARTS: dict[str, tuple[Part, ...]] = {
     "many": ON_DIGITS,
     "smoke": (
         (study_flow, Flow(dim=6, classes=4, samples=40, points=11)),
-        (study_sweep, Sweep(dim=6, classes=4, samples=40)),
+        (study_sweep, ClassSweep(dim=6, classes=4, samples=40)),
         (study_alignment, Alignment(data="digits", dim=16, epoch_samples=1437)),
         (study_decorrelate, Decorrelate(time=0.5, points=6, dim=8, classes=4, samples=80)),
     ),

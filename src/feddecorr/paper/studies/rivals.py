@@ -1,20 +1,79 @@
-"""All methods and heads side by side, each without and with FedDecorr: accuracy, ranks, neural collapse, time."""
+"""What a round costs, and all methods and heads side by side, each without and with FedDecorr."""
 
 from __future__ import annotations
 
 from functools import partial
+from statistics import fmean
 
 from feddecorr.methods import METHODS
-from feddecorr.paper.grid import Grid, Seen
-from feddecorr.paper.studies.accuracy import BOTH
-from feddecorr.paper.studies.computation import ratio_to, seconds
-from feddecorr.paper.tables import gains
+from feddecorr.paper.grid import Grid, GridResults
+from feddecorr.paper.studies.accuracy import ALL_DATA, BOTH, decorrelates_fedavg_alone
+from feddecorr.paper.tables import Columns, gains, measured, tabulate
+from feddecorr.paper.values import named, published
 from feddecorr.report import figures
-from feddecorr.results.cells import Cell, split_by
+from feddecorr.results.cells import NOT_MEASURED, Cell, split_by
 from feddecorr.results.curves import Band
 from feddecorr.results.local_models import local_ranks
-from feddecorr.results.study import Figure, Finding, Labels, Table
+from feddecorr.results.sample import Sample
+from feddecorr.results.study import Figure, Finding, Labels
 from feddecorr.results.summary import STATISTICS
+
+
+def seconds(cell: Cell) -> Sample:
+    """Return the mean time of a round by seed, without the first, which also starts everything."""
+    return Sample(
+        {
+            seed: fmean(line["seconds"] for line in run.rounds[1:] or run.rounds)
+            for seed, run in cell.runs.items()
+            if run.rounds
+        }
+    )
+
+
+def ratio_to(base: Sample, cell: Cell) -> Sample:
+    """Return the times of a cell's rounds in units of others', seed by seed."""
+    mine = seconds(cell)
+    both = mine.values.keys() & base.values.keys()
+    return Sample({seed: mine.values[seed] / base.values[seed] for seed in sorted(both)})
+
+
+def round_times(results: GridResults) -> list[Finding]:
+    """Make a table of times and of ratios to FedAvg, with the paper's ratios."""
+    plain = {cell.labels["data"]: seconds(cell) for cell in results.cells if _is_fedavg(cell.labels)}
+    columns: Columns = {
+        "seconds a round": lambda cell: cell.text(seconds(cell)),
+        "ratio to FedAvg": lambda cell: cell.text(ratio_to(plain[cell.labels["data"]], cell), 3),
+        "paper": lambda cell: _published_ratio(results, cell.labels),
+    }
+    note = (
+        "Wall-clock time with evaluation, perhaps with other runs on the same machine; "
+        f"'python -m benchmarks.methods_cost' measures more finely. {results.note}"
+    )
+    return [tabulate("Time of a round", results.cells, columns, note)]
+
+
+def _is_fedavg(labels: Labels) -> bool:
+    return labels["method"] == "fedavg" and labels["regularizer"] == "none"
+
+
+def _published_ratio(results: GridResults, labels: Labels) -> str:
+    plain = published("computation", {**labels, "method": "fedavg", "regularizer": "none"}, results.paper_data)
+    base = {value.labels["data"]: value.mean for value in plain}
+    found = published("computation", labels, results.paper_data)
+    texts = [named(f"{value.mean / base[value.labels['data']]:.2f}", value, labels) for value in found]
+    return ", ".join(texts) or NOT_MEASURED
+
+
+COMPUTATION = Grid(
+    name="computation",
+    shows="time of a round of FedAvg, FedProx, MOON and FedDecorr",
+    place="table 5",
+    axes={"data": ALL_DATA, "method": ("fedavg", "fedprox", "moon"), "regularizer": BOTH, "alpha": (0.5,)},
+    makes=(round_times,),
+    wants=decorrelates_fedavg_alone,
+)
+"""The same runs as in the main tables, so nothing is run for this alone."""
+
 
 NEURAL_COLLAPSE = {
     "NC1": "nc1_variability",
@@ -34,43 +93,29 @@ def belong_together(labels: Labels) -> bool:
     return labels["method"] == "fedavg" or labels["head"] == own
 
 
-def side_by_side(seen: Seen) -> list[Finding]:
-    """Make one table of everything that is asked of a method."""
-    plain = {cell.labels["data"]: seconds(cell) for cell in seen.cells if _is_plain(cell.labels)}
-    rows = [
-        [
-            *map(str, cell.labels.values()),
-            cell.count,
-            *(cell.text(cell.sample(statistic), factor=100) for statistic in STATISTICS),
-            cell.text(cell.sample("last", "effective_rank"), 1),
-            cell.text(local_ranks(cell), 1),
-            *(cell.text(cell.sample("last", measure), 3) for measure in NEURAL_COLLAPSE.values()),
-            cell.text(ratio_to(plain[cell.labels["data"]], cell)),
-        ]
-        for cell in seen.cells
-    ]
-    headings = [
-        *(seen.cells[0].labels if seen.cells else ()),
-        "seeds",
-        *(f"accuracy (%), {name}" for name in STATISTICS.values()),
-        "effective rank",
-        "of local models",
-        *NEURAL_COLLAPSE,
-        "time of a round",
-    ]
+def side_by_side(results: GridResults) -> list[Finding]:
+    """Make one table of accuracy, ranks, neural collapse and time for every method."""
+    plain = {cell.labels["data"]: seconds(cell) for cell in results.cells if _is_plain(cell.labels)}
+    columns: Columns = {
+        **{f"accuracy (%), {text}": measured(name, factor=100) for name, text in STATISTICS.items()},
+        "effective rank": measured("last", "effective_rank", 1),
+        "of local models": lambda cell: cell.text(local_ranks(cell), 1),
+        **{name: measured("last", measure, 3) for name, measure in NEURAL_COLLAPSE.items()},
+        "time of a round": lambda cell: cell.text(ratio_to(plain[cell.labels["data"]], cell)),
+    }
     note = (
         "Ranks and NC1 to NC4 are of the last round, on the test images (docs/diagnosis.md defines them); local models "
-        "before they were averaged, mean over clients. Time on the clock relative to FedAvg, with evaluation, as the "
-        "runs took it, perhaps beside others: 'python -m benchmarks.methods_cost' measures more finely. Methods have "
-        f"the paper's options, if it names any, else their defaults; FedDr+ has the head of its paper. {seen.note}"
+        "before they were averaged, mean over clients. Wall-clock time relative to FedAvg, with evaluation, perhaps "
+        "with other runs on the same machine: 'python -m benchmarks.methods_cost' measures more finely. Methods have "
+        f"the paper's options, if it names any, else their defaults; FedDr+ has the head of its paper. {results.note}"
     )
-    return [Table("All rivals", headings, rows, note)]
+    return [tabulate("All rivals", results.cells, columns, note)]
 
 
-def rank_and_accuracy(seen: Seen) -> list[Finding]:
-    """Make figures with a point for each rival, to see whether who uses more dimensions classifies better."""
+def rank_and_accuracy(results: GridResults) -> list[Finding]:
+    """Make figures with a point for each rival, to see whether methods that use more dimensions classify better."""
     found: list[Finding] = []
-    for title, cells in split_by(seen.cells, ("data", "alpha", "regularizer")):
+    for title, cells in split_by(results.cells, ("data", "alpha", "regularizer")):
         points = {cell.name(("method", "head")): _point(cell) for cell in cells}
         known = {name: point for name, point in points.items() if point[0]}
         draw = partial(figures.bands, known, "effective rank of the global model", "accuracy, mean of the last ten")

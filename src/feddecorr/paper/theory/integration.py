@@ -2,22 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
+import torch
 from scipy.integrate import DOP853
 
+from feddecorr.core.threads import threads
 from feddecorr.errors import RunError, UserError
-from feddecorr.paper.theory.listening import Listener, nobody
-from feddecorr.paper.theory.network import Array, Term, Weights, check, gradients
+from feddecorr.loss.decorrelation import Normalization, feddecorr
+from feddecorr.paper.theory.network import Array, FlowTerm, Weights, check, gradients
+
+ProgressCallback = Callable[[float], None]
+"""Receives which share of the work is done, from 0 to 1."""
+
+
+def no_progress(_share: float) -> None:
+    """Report nothing."""
+
+
+def partial_progress(progress: ProgressCallback, start: float, stop: float) -> ProgressCallback:
+    """Return the callback for a part of the work, which goes from one share of the whole to another."""
+
+    def report(share: float) -> None:
+        progress(start + share * (stop - start))
+
+    return report
+
 
 RELATIVE_TOLERANCE = 1e-12
 ABSOLUTE_TOLERANCE = 1e-14
 
 
 def flow(
-    weights: Weights, x: Array, y: Array, times: Sequence[float] | Array, term: Term | None = None
+    weights: Weights, x: Array, y: Array, times: Sequence[float] | Array, term: FlowTerm | None = None
 ) -> list[Weights]:
     """Integrate Ẇ_j = −∂ℓ/∂W_j (equation 1) and return the weights at each of `times`.
 
@@ -31,10 +50,10 @@ def integrate(
     x: Array,
     y: Array,
     times: Sequence[float] | Array,
-    term: Term | None = None,
-    listener: Listener = nobody,
+    term: FlowTerm | None = None,
+    progress: ProgressCallback = no_progress,
 ) -> Iterator[Weights]:
-    """Yield what `flow` returns, each as soon as the solver has passed its time; the listener hears of every step."""
+    """Yield what `flow` returns, each as soon as the solver has passed its time; the progress hears of every step."""
     check(weights, x, y)
     first, last = float(times[0]), float(times[-1])
     direction = 1 if last > first else -1
@@ -55,7 +74,7 @@ def integrate(
     while ahead:
         if message := solver.step():
             raise RunError(f"the flow could not be integrated beyond time {solver.t:g}: {message}")
-        listener((solver.t - first) / (last - first or 1.0))
+        progress((solver.t - first) / (last - first or 1.0))
         passed = [time for time in ahead if direction * (solver.t - time) >= 0]
         if passed:
             between = solver.dense_output()
@@ -65,3 +84,16 @@ def integrate(
 
 def _pack(matrices: Weights) -> Array:
     return np.concatenate([matrix.ravel() for matrix in matrices])
+
+
+def decorrelation_term(beta: float, normalization: Normalization) -> FlowTerm:
+    """Return the gradient of N·β·L_FedDecorr by the representations: N, because the flow follows the summed loss."""
+
+    @threads(1)  # matrices this small only wait for more
+    def term(z: Array) -> Array:
+        columns = torch.from_numpy(np.ascontiguousarray(z.T)).requires_grad_()
+        loss = z.shape[1] * beta * feddecorr(columns, normalization)
+        (gradient,) = torch.autograd.grad(loss, columns)
+        return np.asarray(gradient.numpy().T)
+
+    return term

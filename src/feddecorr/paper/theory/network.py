@@ -19,7 +19,7 @@ Array = NDArray[np.float64]
 Weights = tuple[Array, ...]
 """W_1, …, W_L and, last, the classifier W_{L+1}."""
 
-Term = Callable[[Array], Array]
+FlowTerm = Callable[[Array], Array]
 """The gradient of a further loss by the representations: (d, N) in, (d, N) out."""
 
 
@@ -74,7 +74,7 @@ def representation_covariance(weights: Weights, x: Array) -> Array:
     return np.asarray(centred @ centred.T / x.shape[1])
 
 
-def product_gradient(weights: Weights, x: Array, y: Array, term: Term | None = None) -> Array:
+def product_gradient(weights: Weights, x: Array, y: Array, term: FlowTerm | None = None) -> Array:
     """Return ∂ℓ/∂Π = −W_{L+1}ᵀ (y − γ) Xᵀ, with what a term on the representations adds."""
     *layers, classifier = weights
     gradient = classifier.T @ (probabilities(weights, x) - y) @ x.T
@@ -91,7 +91,7 @@ def layer_gradients(layers: Sequence[Array], gradient: Array) -> list[Array]:
     return [gradient, *found[::-1]]
 
 
-def gradients(weights: Weights, x: Array, y: Array, term: Term | None = None) -> Weights:
+def gradients(weights: Weights, x: Array, y: Array, term: FlowTerm | None = None) -> Weights:
     """Return ∂ℓ/∂W_j for every layer and the classifier."""
     *layers, classifier = weights
     below = product(layers)

@@ -1,4 +1,4 @@
-"""Starts for which the theorem's assumptions hold, by construction."""
+"""Data and starts: those of a study, drawn from its settings, and starts that satisfy the theorem's assumptions."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
+from feddecorr.core.randomness import frozen_stream
 from feddecorr.errors import UserError
-from feddecorr.paper.theory.network import Array, Weights
+from feddecorr.paper.theory.network import Array, Weights, class_gradient_matrix, one_hot
+from feddecorr.paper.theory_settings import Network
 
 ROUNDING = 1e-12
 """Eigenvalues are equal, or zero, up to this share of the largest."""
@@ -25,7 +28,7 @@ def random_frame(rows: int, columns: int, stream: np.random.RandomState, given: 
 
 
 def singular_frames(matrix: Array, columns: int, stream: np.random.RandomState) -> tuple[Array, Array]:
-    """Return left and right singular vectors as frames, the right one of so many columns; the same on every machine.
+    """Return left and right singular vectors as frames, the right with that many columns; the same on every machine.
 
     What a library of linear algebra is free to choose is settled here: the sign of each pair, by the largest entry
     on the left, and the vectors that the matrix takes to zero, which are drawn.
@@ -81,3 +84,55 @@ def aligned_classifier(values: Array, left: Array, right: Array, *, layers: int,
     if np.abs(squares[rank:]).max(initial=0) > tiny:
         raise UserError(f"beyond the {rank} left singular vectors, σ^(2/L) has to be −M = {-constant:g}")
     return np.asarray(left[:, : len(values)] * np.sqrt(squares[:rank].clip(min=0)) @ right[:, :rank].T)
+
+
+LENGTH_OF_MEANS = 2.0
+
+LEAD = 2.0
+"""Singular values that the classifier sees begin this many times as large as those that it doesn't see."""
+
+
+def class_sizes(samples: int, classes: int, frequent: int, imbalance: float) -> NDArray[np.int64]:
+    """Return the numbers of samples per class, frequent classes first; fractions go to the largest remainders."""
+    shares = np.where(np.arange(classes) < frequent, 1.0, imbalance)
+    exact = samples * shares / shares.sum()
+    sizes = np.floor(exact + 1e-9).astype(np.int64)
+    sizes[np.argsort(sizes - exact, kind="stable")[: samples - sizes.sum()]] += 1
+    return np.asarray(sizes)
+
+
+def draw_data(settings: Network, sizes: NDArray[np.int64], purpose: str) -> tuple[Array, Array]:
+    """Return inputs x (d_in, N) and one-hot labels y (C, N): Gaussian classes around means as orthogonal as can be.
+
+    The means depend on the seed alone, the samples on the purpose too.
+    """
+    size = max(settings.input_dim, settings.classes)
+    means = random_frame(size, size, frozen_stream(settings.seed, "theory/means"))[
+        : settings.input_dim, : settings.classes
+    ]
+    labels = np.repeat(np.arange(settings.classes), sizes)
+    noise = frozen_stream(settings.seed, f"theory/{purpose}").normal(size=(settings.input_dim, len(labels)))
+    return LENGTH_OF_MEANS * means[:, labels] + settings.noise * noise, one_hot(labels, settings.classes)
+
+
+def draw_start(settings: Network, x: Array, y: Array) -> Weights:
+    """Return W_1, …, W_{L+1}: always balanced layers; a classifier that is aligned with them or drawn at random.
+
+    With the smallest singular value s of Π, M is −s^{2/L}. All singular values but the first min(C, d) are s: the
+    classifier doesn't see them, and the flow leaves them as they are.
+    """
+    stream = frozen_stream(settings.seed, "theory/start")
+    values = np.full(settings.dim, settings.scale)
+    values[: settings.classes] *= LEAD
+    middle = [random_frame(settings.dim, settings.dim, stream) for _ in range(settings.layers)]
+    right = random_frame(settings.input_dim, settings.dim, stream)
+    left = random_frame(settings.classes, settings.classes, stream)
+    root = settings.scale ** (1 / settings.layers)
+    if settings.start == "random":
+        classifier = root * stream.normal(size=(settings.classes, settings.dim)) / np.sqrt(settings.dim)
+        return (*balanced_start(values, [right, *middle]), classifier)
+    if settings.start == "aligned":
+        nothing = (np.zeros((settings.dim, settings.input_dim)), np.zeros((settings.classes, settings.dim)))
+        left, right = singular_frames(class_gradient_matrix(nothing, x, y), settings.dim, stream)
+    classifier = aligned_classifier(values, left, middle[-1], layers=settings.layers, constant=-(root**2))
+    return (*balanced_start(values, [right, *middle]), classifier)

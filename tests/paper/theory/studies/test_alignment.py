@@ -6,9 +6,9 @@ from numpy.random import RandomState
 from feddecorr.core.randomness import frozen_stream
 from feddecorr.errors import UserError
 from feddecorr.paper.theory.network import one_hot
-from feddecorr.paper.theory.settings import Alignment
 from feddecorr.paper.theory.start import random_weights
 from feddecorr.paper.theory.studies.alignment import study_alignment, train
+from feddecorr.paper.theory_settings import Alignment
 
 
 def test_training_is_that_of_pytorch() -> None:

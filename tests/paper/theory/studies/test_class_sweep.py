@@ -1,10 +1,10 @@
-from feddecorr.paper.theory.settings import Sweep
 from feddecorr.paper.theory.studies.class_sweep import study_sweep
+from feddecorr.paper.theory_settings import ClassSweep
 
 
 def test_ranks_fall_together_from_all_classes_to_one() -> None:
     """With every class that is taken away, G, the product and the representations lose rank; one class leaves one."""
-    steps = study_sweep(Sweep(dim=6, classes=4, samples=80)).document["steps"]
+    steps = study_sweep(ClassSweep(dim=6, classes=4, samples=80)).document["steps"]
     assert [step["frequent"] for step in steps] == [4, 3, 2, 1]
     assert steps[-1]["class_sizes"] == [80, 0, 0, 0]
     for key in ("gradient", "product", "covariance"):

@@ -1,7 +1,7 @@
 import numpy as np
 
-from feddecorr.paper.theory.settings import Decorrelate
 from feddecorr.paper.theory.studies.decorrelate import study_decorrelate
+from feddecorr.paper.theory_settings import Decorrelate
 
 SMALL = {"dim": 8, "classes": 4, "samples": 60, "time": 5.0, "points": 5}
 

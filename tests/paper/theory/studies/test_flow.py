@@ -1,7 +1,7 @@
 import pytest
 
-from feddecorr.paper.theory.settings import Flow
 from feddecorr.paper.theory.studies.flow import study_flow
+from feddecorr.paper.theory_settings import Flow
 
 SMALL = {"dim": 6, "classes": 4, "samples": 40, "points": 5}
 

@@ -7,25 +7,25 @@ from typing import Any
 import numpy as np
 import pytest
 
-from feddecorr.paper.theory.settings import Alignment, Decorrelate, Flow, Sweep
 from feddecorr.paper.theory.studies.alignment import study_alignment
 from feddecorr.paper.theory.studies.class_sweep import study_sweep
 from feddecorr.paper.theory.studies.decorrelate import study_decorrelate
 from feddecorr.paper.theory.studies.flow import study_flow
-from feddecorr.report.study_content import Study
-from feddecorr.report.study_page import write_study
+from feddecorr.paper.theory_settings import Alignment, ClassSweep, Decorrelate, Flow
+from feddecorr.report.page import write_study
+from feddecorr.report.picture import StudyContent
 
 SMALL = {"dim": 4, "classes": 3, "samples": 20, "points": 3, "time": 1.0}
-STUDIES: dict[Callable[..., Study], Any] = {
+STUDIES: dict[Callable[..., StudyContent], Any] = {
     study_flow: Flow(**SMALL),
-    study_sweep: Sweep(**SMALL),
+    study_sweep: ClassSweep(**SMALL),
     study_decorrelate: Decorrelate(**SMALL, beta=0.5),
     study_alignment: Alignment(data="digits", dim=4, epochs=(1, 2), epoch_samples=300),
 }
 
 
 @pytest.mark.parametrize("study", STUDIES)
-def test_the_listener_hears_from_beginning_to_end(study: Callable[..., Study]) -> None:
+def test_progress_is_reported_from_beginning_to_end(study: Callable[..., StudyContent]) -> None:
     """Shares rise from near zero to one, and listening changes nothing."""
     heard: list[float] = []
     found = study(STUDIES[study], heard.append)
@@ -36,7 +36,7 @@ def test_the_listener_hears_from_beginning_to_end(study: Callable[..., Study]) -
 
 
 @pytest.mark.parametrize("study", STUDIES)
-def test_a_study_leaves_a_page_pictures_and_figures(study: Callable[..., Study], tmp_path: Path) -> None:
+def test_a_study_leaves_a_page_pictures_and_figures(study: Callable[..., StudyContent], tmp_path: Path) -> None:
     """All files are there, and the page loads nothing from elsewhere."""
     found = study(STUDIES[study])
     page, *files = write_study(found, tmp_path / "out")

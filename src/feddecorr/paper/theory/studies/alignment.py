@@ -11,24 +11,23 @@ from numpy.typing import NDArray
 from feddecorr.config.experiment import Experiment
 from feddecorr.core.randomness import frozen_stream
 from feddecorr.data import Images
-from feddecorr.paper.theory.listening import Listener, nobody
+from feddecorr.paper.theory.integration import ProgressCallback, no_progress
+from feddecorr.paper.theory.matching import alignment, alignment_score
 from feddecorr.paper.theory.measurement import imbalance_of_layers
 from feddecorr.paper.theory.network import Array, Weights, gradients, loss, one_hot, product
-from feddecorr.paper.theory.overlap import alignment, alignment_score
-from feddecorr.paper.theory.settings import Alignment
 from feddecorr.paper.theory.start import random_weights
-from feddecorr.report.picture import Panel, Picture
-from feddecorr.report.study_content import Study
+from feddecorr.paper.theory_settings import Alignment
+from feddecorr.report.picture import Panel, Picture, StudyContent
 
 
-def study_alignment(settings: Alignment, listener: Listener = nobody) -> Study:
+def study_alignment(settings: Alignment, progress: ProgressCallback = no_progress) -> StudyContent:
     """Train and compare the singular vectors after each of the chosen epochs."""
     dataset = Experiment.parse({"data": settings.data}).data.load()
     scale = float(dataset.train.pixels.max())
     x, targets = _rows(dataset.train, scale), one_hot(dataset.train.labels.numpy(), len(dataset.classes))
     test, truth = _rows(dataset.test, scale).T.astype(np.float64), one_hot(dataset.test.labels.numpy(), len(targets))
     found: list[dict[str, Any]] = []
-    for epoch, weights in enumerate(train(settings, x, targets, listener), start=1):
+    for epoch, weights in enumerate(train(settings, x, targets, progress), start=1):
         if epoch in settings.epochs:
             matrix = alignment(product(weights[:-1]), weights[-1])
             found.append(
@@ -51,7 +50,7 @@ def study_alignment(settings: Alignment, listener: Listener = nobody) -> Study:
         ("k", "k'"),
         [Panel(f"epoch {each['epoch']}", matrix=np.array(each["matrix"])) for each in found],
     )
-    return Study(
+    return StudyContent(
         f"Alignment on {settings.data}",
         f"A linear network of {settings.layers + 1} layers, {settings.dim} dimensions wide, by SGD with learning rate "
         f"{settings.lr:g}, momentum {settings.momentum:g}, batches of {settings.batch}.",
@@ -81,11 +80,11 @@ def study_alignment(settings: Alignment, listener: Listener = nobody) -> Study:
 
 
 def train(
-    settings: Alignment, rows: NDArray[np.float32], targets: Array, listener: Listener = nobody
+    settings: Alignment, rows: NDArray[np.float32], targets: Array, progress: ProgressCallback = no_progress
 ) -> Iterator[Weights]:
     """Yield the weights after every epoch of SGD on the mean cross-entropy; samples are rows, targets columns.
 
-    An epoch is as many passes as come nearest to `epoch_samples`. The listener hears of every step.
+    An epoch is as many passes as come nearest to `epoch_samples`. The progress hears of every step.
     """
     stream = frozen_stream(settings.seed, "theory/alignment")
     weights = random_weights([rows.shape[1], *[settings.dim] * settings.layers, len(targets)], stream)
@@ -102,7 +101,7 @@ def train(
                 for speed, slope, matrix in zip(speeds, slopes, weights, strict=True)
             )
             weights = tuple(matrix - settings.lr * speed for matrix, speed in zip(weights, speeds, strict=True))
-            listener((epoch + (start + len(chosen)) / len(order)) / epochs)
+            progress((epoch + (start + len(chosen)) / len(order)) / epochs)
         yield weights
 
 

@@ -8,32 +8,30 @@ import numpy as np
 import torch
 
 from feddecorr.collapse.spectrum import effective_rank
-from feddecorr.paper.theory.integration import integrate
-from feddecorr.paper.theory.listening import Listener, nobody, part
+from feddecorr.paper.theory.integration import ProgressCallback, integrate, no_progress, partial_progress
 from feddecorr.paper.theory.matching import spectrum
 from feddecorr.paper.theory.network import Array, class_gradient_matrix, loss, product, representation_covariance
-from feddecorr.paper.theory.problem import class_sizes, draw_data, draw_start
-from feddecorr.paper.theory.settings import Sweep
+from feddecorr.paper.theory.start import class_sizes, draw_data, draw_start
 from feddecorr.paper.theory.studies.flow import GREW
-from feddecorr.report.picture import Line, Panel, Picture
-from feddecorr.report.study_content import Study
+from feddecorr.paper.theory_settings import ClassSweep
+from feddecorr.report.picture import Panel, Picture, Series, StudyContent
 
 REFERENCE_PER_CLASS = 40
 """Samples of each class on which representations are compared, whatever was trained on."""
 
 RANKS = {
-    "gradient": ("#8e44ad", "G at the start"),
-    "product": ("#1f77b4", "Π at the end"),
-    "covariance": ("#c0392b", "Σ at the end"),
+    "gradient": "G at the start",
+    "product": "Π at the end",
+    "covariance": "Σ at the end",
 }
 
 
-def study_sweep(settings: Sweep, listener: Listener = nobody) -> Study:
+def study_sweep(settings: ClassSweep, progress: ProgressCallback = no_progress) -> StudyContent:
     """Train on ever fewer frequent classes and measure the ranks."""
     reference, _ = draw_data(settings, np.full(settings.classes, REFERENCE_PER_CLASS), "reference")
     count = settings.classes
     steps = [
-        _train(settings, count - done, reference, part(listener, done / count, (done + 1) / count))
+        _train(settings, count - done, reference, partial_progress(progress, done / count, (done + 1) / count))
         for done in range(count)
     ]
     rows = [
@@ -46,7 +44,7 @@ def study_sweep(settings: Sweep, listener: Listener = nobody) -> Study:
         for step in steps
     ]
     classes = [step["frequent"] for step in steps]
-    lines = [Line(classes, [step["effective_rank"][key] for step in steps], *style) for key, style in RANKS.items()]
+    lines = [Series(classes, [step["effective_rank"][key] for step in steps], name=name) for key, name in RANKS.items()]
     picture = Picture(
         "ranks",
         "Fewer classes, lower ranks",
@@ -55,23 +53,23 @@ def study_sweep(settings: Sweep, listener: Listener = nobody) -> Study:
         ("frequent classes in the training data", "effective rank"),
         [Panel("", lines)],
     )
-    return Study(
+    return StudyContent(
         "From all classes to one",
         f"{settings.layers} layers below the classifier, {settings.dim} dimensions, {settings.samples} samples; a rare "
         f"class has {settings.imbalance:g} times the samples of a frequent one.",
         {"settings": settings.model_dump(mode="json"), "steps": steps},
-        ["frequent classes", *(style[1] for style in RANKS.values()), "grown", "loss"],
+        ["frequent classes", *RANKS.values(), "grown", "loss"],
         rows,
         [picture],
         {key: np.array([step["singular_values"][key] for step in steps]) for key in RANKS},
     )
 
 
-def _train(settings: Sweep, frequent: int, reference: Array, listener: Listener) -> dict[str, Any]:
+def _train(settings: ClassSweep, frequent: int, reference: Array, progress: ProgressCallback) -> dict[str, Any]:
     sizes = class_sizes(settings.samples, settings.classes, frequent, settings.imbalance)
     x, y = draw_data(settings, sizes, "training")
     start = draw_start(settings, x, y)
-    *_, end = integrate(start, x, y, [0.0, settings.time / settings.samples], listener=listener)
+    *_, end = integrate(start, x, y, [0.0, settings.time / settings.samples], progress=progress)
     before, after = spectrum(product(start[:-1])), spectrum(product(end[:-1]))
     spectra = {
         "gradient": spectrum(class_gradient_matrix(start, x, y)),

@@ -8,14 +8,18 @@ import numpy as np
 import torch
 
 from feddecorr.collapse.spectrum import effective_rank
-from feddecorr.paper.theory.flow_term import decorrelation_term
-from feddecorr.paper.theory.integration import integrate
-from feddecorr.paper.theory.listening import Listener, nobody, part
+from feddecorr.paper.theory.integration import (
+    ProgressCallback,
+    decorrelation_term,
+    integrate,
+    no_progress,
+    partial_progress,
+)
 from feddecorr.paper.theory.matching import decompose, follow, spectrum
 from feddecorr.paper.theory.measurement import relative_error
 from feddecorr.paper.theory.network import (
     Array,
-    Term,
+    FlowTerm,
     Weights,
     loss,
     product,
@@ -23,28 +27,28 @@ from feddecorr.paper.theory.network import (
     representation_covariance,
 )
 from feddecorr.paper.theory.prediction import growth_by_lemma1, growth_by_lemma2, velocity_by_layers
-from feddecorr.paper.theory.problem import class_sizes, draw_data, draw_start
-from feddecorr.paper.theory.settings import Decorrelate
+from feddecorr.paper.theory.start import class_sizes, draw_data, draw_start
 from feddecorr.paper.theory.studies.class_sweep import REFERENCE_PER_CLASS
 from feddecorr.paper.theory.studies.flow import AT_REST, TIME
-from feddecorr.report.picture import Line, Panel, Picture, fan
-from feddecorr.report.study_content import Study
+from feddecorr.paper.theory_settings import Decorrelate
+from feddecorr.report.picture import Panel, Picture, Series, StudyContent, fan
 
 PLAIN = 0.05
 """The share of the work that the flow without the term is, roughly: with it, the flow is stiff and a step is dear."""
 
-COLOURS = {"without": "#c0392b", "with": "#1f77b4"}
 
-
-def study_decorrelate(settings: Decorrelate, listener: Listener = nobody) -> Study:
+def study_decorrelate(settings: Decorrelate, progress: ProgressCallback = no_progress) -> StudyContent:
     """Integrate the flow for imbalanced classes without and with the term."""
     sizes = class_sizes(settings.samples, settings.classes, settings.frequent_classes, settings.imbalance)
     x, y = draw_data(settings, sizes, "training")
     reference, _ = draw_data(settings, np.full(settings.classes, REFERENCE_PER_CLASS), "reference")
     start = draw_start(settings, x, y)
     times = np.linspace(0, settings.time / settings.samples, settings.points)
-    terms: dict[str, Term | None] = {"without": None, "with": decorrelation_term(settings.beta, settings.normalization)}
-    parts = {"without": part(listener, 0, PLAIN), "with": part(listener, PLAIN, 1)}
+    terms: dict[str, FlowTerm | None] = {
+        "without": None,
+        "with": decorrelation_term(settings.beta, settings.normalization),
+    }
+    parts = {"without": partial_progress(progress, 0, PLAIN), "with": partial_progress(progress, PLAIN, 1)}
     values: dict[str, Array] = {}
     spectra: dict[str, Array] = {}
     flows: dict[str, dict[str, Any]] = {}
@@ -74,7 +78,7 @@ def study_decorrelate(settings: Decorrelate, listener: Listener = nobody) -> Stu
         ]
         for name, each in flows.items()
     ]
-    return Study(
+    return StudyContent(
         "The flow without and with FedDecorr",
         f"{settings.layers} layers below the classifier, {settings.dim} dimensions, class sizes "
         f"{', '.join(map(str, sizes))}; β = {settings.beta:g} in the scale '{settings.normalization}'.",
@@ -86,7 +90,7 @@ def study_decorrelate(settings: Decorrelate, listener: Listener = nobody) -> Stu
     )
 
 
-def _follow(trajectory: list[Weights], x: Array, y: Array, term: Term | None) -> tuple[Array, float]:
+def _follow(trajectory: list[Weights], x: Array, y: Array, term: FlowTerm | None) -> tuple[Array, float]:
     """Return the singular values of Π by time, and the largest relative error of Lemma 2's closed form."""
     rows, predicted, measured = [], [], []
     before = None
@@ -119,7 +123,7 @@ def _pictures(time: Array, values: dict[str, Array], spectra: dict[str, Array]) 
             "Spectrum of the representations at the end",
             "Singular values of the covariance of the representations of inputs of all classes.",
             ("k", "singular value of Σ"),
-            [Panel("", [Line(counts[n], s, COLOURS[n], f"{n} FedDecorr") for n, s in spectra.items()])],
+            [Panel("", [Series(counts[n], s, name=f"{n} FedDecorr") for n, s in spectra.items()])],
             logarithmic=True,
         ),
     ]

@@ -8,14 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from feddecorr.paper.theory.integration import integrate
-from feddecorr.paper.theory.listening import Listener, nobody, part
+from feddecorr.paper.theory.integration import ProgressCallback, integrate, no_progress, partial_progress
 from feddecorr.paper.theory.measurement import Measured, measure, relative_error, total_error
 from feddecorr.paper.theory.network import Array
-from feddecorr.paper.theory.problem import class_sizes, draw_data, draw_start
-from feddecorr.paper.theory.settings import Flow, Network
-from feddecorr.report.picture import Line, Panel, Picture, fan, shades
-from feddecorr.report.study_content import Study
+from feddecorr.paper.theory.start import class_sizes, draw_data, draw_start
+from feddecorr.paper.theory_settings import Flow, Network
+from feddecorr.report.picture import Panel, Picture, Series, StudyContent, fan, shades
 
 AT_REST = 1e-6
 """Growth below this share of the fastest at the same time counts as rest."""
@@ -29,22 +27,22 @@ GREW = 2.0
 TIME = "time N·t"
 
 ERROR_LINES = {
-    "theorem": ("#1f77b4", "Theorem 1"),
-    "theorem_by_differences": ("#e08e0b", "by differences"),
-    "theorem_in_total": ("#7f7f7f", "in total"),
-    "lemma2": ("#2e8b57", "Lemma 2"),
-    "theorem_as_printed": ("#8e44ad", "with G as printed"),
+    "theorem": "Theorem 1",
+    "theorem_by_differences": "by differences",
+    "theorem_in_total": "in total",
+    "lemma2": "Lemma 2",
+    "theorem_as_printed": "with G as printed",
 }
 
 
-def study_flow(settings: Flow, listener: Listener = nobody) -> Study:
+def study_flow(settings: Flow, progress: ProgressCallback = no_progress) -> StudyContent:
     """Integrate and measure the flow for balanced and for imbalanced classes."""
     shares = {"balanced": 1.0, "imbalanced": settings.imbalance}
     sizes = {
         name: class_sizes(settings.samples, settings.classes, settings.frequent_classes, share)
         for name, share in shares.items()
     }
-    parts = {"balanced": part(listener, 0, 0.5), "imbalanced": part(listener, 0.5, 1)}
+    parts = {"balanced": partial_progress(progress, 0, 0.5), "imbalanced": partial_progress(progress, 0.5, 1)}
     found = {name: run_flow(settings, size, parts[name]) for name, size in sizes.items()}
     flows = {
         name: summarize(measured, settings) | {"class_sizes": sizes[name].tolist()} for name, measured in found.items()
@@ -74,7 +72,7 @@ def study_flow(settings: Flow, listener: Listener = nobody) -> Study:
         for name, each in flows.items()
     ]
     arrays = {f"{name}_{key}": value for name, measured in found.items() for key, value in asdict(measured).items()}
-    return Study(
+    return StudyContent(
         "Gradient flow of a deep linear network",
         f"{settings.layers} layers below the classifier, {settings.dim} dimensions, {settings.classes} classes, "
         f"{settings.samples} samples, start: {settings.start}. Largest relative error of Theorem 1: {largest:.1e}.",
@@ -86,11 +84,11 @@ def study_flow(settings: Flow, listener: Listener = nobody) -> Study:
     )
 
 
-def run_flow(settings: Network, sizes: NDArray[np.int64], listener: Listener = nobody) -> Measured:
+def run_flow(settings: Network, sizes: NDArray[np.int64], progress: ProgressCallback = no_progress) -> Measured:
     """Draw data and start, integrate, and measure."""
     x, y = draw_data(settings, sizes, "training")
     times = np.linspace(0, settings.time / settings.samples, settings.points)
-    return measure(integrate(draw_start(settings, x, y), x, y, times, listener=listener), times, x, y)
+    return measure(integrate(draw_start(settings, x, y), x, y, times, progress=progress), times, x, y)
 
 
 def summarize(measured: Measured, settings: Network) -> dict[str, Any]:
@@ -142,7 +140,6 @@ def _alignment_of_growth(measured: Measured) -> Array:
 
 def _pictures(found: dict[str, Measured], settings: Flow) -> list[Picture]:
     time = {name: settings.samples * measured.times for name, measured in found.items()}
-    colours = dict(zip(found, ("#1f77b4", "#c0392b"), strict=True))
     titles = {name: f"{name} classes" for name in found}
     return [
         Picture(
@@ -176,7 +173,7 @@ def _pictures(found: dict[str, Measured], settings: Flow) -> list[Picture]:
             "How many have grown",
             f"The number of singular values of Π that are at least {GREW:g} times as large as at the start.",
             (TIME, "number"),
-            [Panel("", [Line(time[n], _grown(m), colours[n], titles[n]) for n, m in found.items()])],
+            [Panel("", [Series(time[n], _grown(m), name=titles[n]) for n, m in found.items()])],
         ),
         Picture(
             "error",
@@ -186,7 +183,7 @@ def _pictures(found: dict[str, Measured], settings: Flow) -> list[Picture]:
             "the covariance within classes.",
             (TIME, "relative error"),
             [
-                Panel(titles[n], [Line(time[n], _errors(m)[key], *style) for key, style in ERROR_LINES.items()])
+                Panel(titles[n], [Series(time[n], _errors(m)[key], name=name) for key, name in ERROR_LINES.items()])
                 for n, m in found.items()
             ],
             logarithmic=True,
@@ -196,18 +193,18 @@ def _pictures(found: dict[str, Measured], settings: Flow) -> list[Picture]:
             "How well Assumption 2 holds",
             "The mean of |u_kᵀ v_{L+1,k}| over all pairs, weighted by the growth of σ_k.",
             (TIME, "alignment"),
-            [Panel("", [Line(time[n], _alignment_of_growth(m), colours[n], titles[n]) for n, m in found.items()])],
+            [Panel("", [Series(time[n], _alignment_of_growth(m), name=titles[n]) for n, m in found.items()])],
             include=(0.0, 1.0),
         ),
     ]
 
 
-def _growth(time: Array, measured: Measured, samples: int) -> list[Line]:
+def _growth(time: Array, measured: Measured, samples: int) -> list[Series]:
     colours = shades(measured.growth.shape[1])
     few = slice(None, None, max(1, len(time) // 15))
-    lines = [Line(time, column / samples, colour) for column, colour in zip(measured.growth.T, colours, strict=True)]
+    lines = [Series(time, column / samples, colour) for column, colour in zip(measured.growth.T, colours, strict=True)]
     points = [
-        Line(time[few], column[few] / samples, colour, points=True)
+        Series(time[few], column[few] / samples, colour, points=True)
         for column, colour in zip(measured.theorem.T, colours, strict=True)
     ]
     return [*lines, *points]

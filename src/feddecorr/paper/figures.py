@@ -1,17 +1,17 @@
-"""What can be made of a study's runs, as figures: curves over rounds and spectra, with a band between seeds."""
+"""Figures of a study's runs: curves over rounds and spectra, with a band between seeds."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from statistics import fmean
 
-from feddecorr.paper.grid import Seen
+from feddecorr.paper.grid import GridResults
 from feddecorr.paper.tables import Make
-from feddecorr.report import figures
+from feddecorr.report.figures import draw
+from feddecorr.report.picture import SPECTRUM, THRESHOLD, Panel, Picture, Series, band_series, mean_series
 from feddecorr.results import curves
 from feddecorr.results.cells import Cell, split_by
-from feddecorr.results.curves import Band
 from feddecorr.results.study import Figure, Finding
 from feddecorr.results.summary import STATISTICS
 
@@ -44,56 +44,49 @@ def over(axis: str, *, panels: Sequence[str]) -> Make:
     It is the mean of the last ten rounds, or that of the last where there are too few.
     """
 
-    def make(seen: Seen) -> list[Finding]:
-        short = any(cell.runs and not cell.sample("last_ten").values for cell in seen.cells)
+    def make(results: GridResults) -> list[Finding]:
+        short = any(cell.runs and not cell.sample("last_ten").values for cell in results.cells)
         statistic = "last" if short else "last_ten"
         found: list[Finding] = []
-        for title, cells in split_by(seen.cells, panels):
+        for title, cells in split_by(results.cells, panels):
             rest = [name for name in cells[0].labels if name not in (axis, *panels) and _differs(cells, name)]
             lines: dict[str, list[Cell]] = {}
             for cell in cells:
                 lines.setdefault(cell.name(rest) or "accuracy", []).append(cell)
-            drawn = {name: _over(axis, line, statistic) for name, line in lines.items()}
-            draw = partial(figures.bands, _some(drawn), axis, f"accuracy, {STATISTICS[statistic]}")
-            found.append(Figure(f"Accuracy by {axis}: {title}", draw, _note(drawn)))
+            series = [_over(axis, name, line, statistic) for name, line in lines.items()]
+            axes = (axis, f"accuracy, {STATISTICS[statistic]}")
+            found.append(_figure(f"Accuracy by {axis}: {title}", axes, series))
         return found
 
     return make
-
-
-SPECTRUM = ("k, index of the singular value", "log of the k-th singular value")
 
 
 def _figures(what: str, curve: curves.Curve, panels: Sequence[str], axes: tuple[str, str]) -> Make:
-    def make(seen: Seen) -> list[Finding]:
+    def make(results: GridResults) -> list[Finding]:
         found: list[Finding] = []
-        for title, cells in split_by(seen.cells, panels):
+        for title, cells in split_by(results.cells, panels):
             rest = [name for name in cells[0].labels if name not in panels and _differs(cells, name)]
-            lines = {
-                cell.name(rest) or title: curves.band([curve(run) for run in cell.runs.values()]) for cell in cells
-            }
-            draw = partial(figures.bands, _some(lines), *axes, threshold=axes is SPECTRUM)
-            found.append(Figure(f"{what}: {title}", draw, _note(lines)))
+            series = mean_series({cell.name(rest) or title: list(map(curve, cell.runs.values())) for cell in cells})
+            found.append(_figure(f"{what}: {title}", axes, series))
         return found
 
     return make
+
+
+def _figure(title: str, axes: tuple[str, str], series: Sequence[Series]) -> Figure:
+    """Return a figure of the series that have values; its note names the others."""
+    absent = [each.name for each in series if not each.x]
+    note = f"{BETWEEN_SEEDS} Missing: {'; '.join(absent)}." if absent else BETWEEN_SEEDS
+    threshold = THRESHOLD if axes == SPECTRUM else None
+    return Figure(title, partial(draw, Picture("", "", "", axes, [Panel("", series)], threshold=threshold)), note)
 
 
 def _differs(cells: Sequence[Cell], name: str) -> bool:
     return len({cell.labels[name] for cell in cells}) > 1
 
 
-def _over(axis: str, line: Sequence[Cell], statistic: str) -> Band:
+def _over(axis: str, name: str, line: Sequence[Cell], statistic: str) -> Series:
     samples = [(float(cell.labels[axis]), cell.sample(statistic)) for cell in line]
-    known = [(place, sample) for place, sample in samples if sample.values]
-    values = [list(sample.values.values()) for _, sample in known]
-    return [place for place, _ in known], [fmean(each) for each in values], [curves.spread(each) for each in values]
-
-
-def _some(lines: Mapping[str, Band]) -> dict[str, Band]:
-    return {name: band for name, band in lines.items() if band[0]}
-
-
-def _note(lines: Mapping[str, Band]) -> str:
-    absent = [name for name, band in lines.items() if not band[0]]
-    return f"{BETWEEN_SEEDS} Missing: {'; '.join(absent)}." if absent else BETWEEN_SEEDS
+    known = [(place, list(sample.values.values())) for place, sample in samples if sample.values]
+    means, spread = [fmean(values) for _, values in known], [curves.spread(values) for _, values in known]
+    return band_series(name, [place for place, _ in known], means, spread)

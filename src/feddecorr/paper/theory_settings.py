@@ -50,7 +50,7 @@ class Network(Config):
 
 
 class Flow(Network):
-    """A flow for classes of equal size beside one where some classes are rare."""
+    """A flow for classes of equal size, and one where some classes are rare."""
 
     imbalance: float = Field(0.05, ge=0, le=1, description="size of a rare class by that of a frequent one")
     frequent: PositiveInt | None = Field(None, description="number of frequent classes; half of them by default")
@@ -67,7 +67,7 @@ class Flow(Network):
         return self.frequent or self.classes // 2
 
 
-class Sweep(Network):
+class ClassSweep(Network):
     """Flows from all classes being frequent down to one."""
 
     scale: float = Field(0.01, gt=0, description="smallest singular value of Π at the start")
