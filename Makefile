@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
-FAST := $(wildcard $(addprefix tests/,architecture loss collapse core config data/augment partition models objective methods training server))
+FAST := $(wildcard $(addprefix tests/,test_architecture.py loss collapse core config data/augment partition models objective methods training server))
 # Wheels alone, whose digests the file names: no stranger's code runs while they are installed.
 HASHED := --disable-pip-version-check --quiet --require-hashes --only-binary :all: --no-deps --requirement
 
@@ -50,8 +50,7 @@ test-deployment: install  ## federations on Flower, simulated and deployed; the 
 
 # It mostly waits, so `make test` runs it at the same time as the rest, and shows its output in one piece.
 logged-deployment: install
-	@mkdir -p build
-	@$(MAKE) --no-print-directory test-deployment > build/test-deployment.txt 2>&1; code=$$?; \
+	@mkdir -p build; $(MAKE) --no-print-directory test-deployment > build/test-deployment.txt 2>&1; code=$$?; \
 		cat build/test-deployment.txt; exit $$code
 
 browser:  ## install Chromium, in which the tests open the report (Debian, as root); nothing if it is there

@@ -138,13 +138,11 @@ class Reader:
     def _parse(self, name: str, words: Sequence[str]) -> None:
         """Let a command read its words, and do nothing."""
         (found,) = entry_points(group="console_scripts", name=name)
-        start = app if name == "feddecorr" else found.load()
+        with catch_warnings(action="ignore", category=DeprecationWarning):  # Flower uses what typer is about to drop
+            start = app if name == "feddecorr" else found.load()
         if isinstance(start, Typer):
-            with catch_warnings(
-                action="ignore", category=DeprecationWarning
-            ):  # Flower uses what typer is about to drop
-                command, rest = find_command(words, get_command(start))
-                command.make_context(command.name, rest)
+            command, rest = find_command(words, get_command(start))
+            command.make_context(command.name, rest)
         else:
             self._call(start, [name, *words], parse_only=True)
 
