@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
-FAST := $(wildcard $(addprefix tests/,test_architecture.py loss collapse core config data/augment partition models objective methods training server))
+FAST := $(wildcard $(addprefix tests/,test_architecture.py loss collapse core config data/augment partition models objective methods training))
 # Wheels alone, whose digests the file names: no stranger's code runs while they are installed.
 HASHED := --disable-pip-version-check --quiet --require-hashes --only-binary :all: --no-deps --requirement
 
