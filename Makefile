@@ -3,10 +3,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+FAST := $(wildcard $(addprefix tests/,test_architecture.py loss collapse core config data/augment partition models objective methods training))
 # Wheels alone, whose digests the file names: no stranger's code runs while they are installed.
 HASHED := --disable-pip-version-check --quiet --require-hashes --only-binary :all: --no-deps --requirement
 
-.PHONY: help install demo test lint types tests test-deployment browser docs package coverage quotes format bench torture clean
+.PHONY: help install demo check test lint types fast-tests tests test-deployment logged-deployment browser docs package coverage quotes format bench torture clean
 
 help:  ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -25,7 +26,11 @@ install: $(INSTALLED)  ## prepare .venv with all that demo and tests need; nothi
 demo: install  ## train with and without FedDecorr on embedded data and write a report (about a minute)
 	$(BIN)/feddecorr demo
 
-test: lint types tests test-deployment  ## lint, strict types and the whole test suite
+check: install  ## lint, strict types and the fast laws: what to run after every change (less than two minutes)
+	@$(MAKE) --no-print-directory --jobs 2 lint types fast-tests
+
+test: install browser  ## lint, strict types and the whole test suite (at most eight minutes on two cores)
+	@$(MAKE) --no-print-directory --jobs 4 lint types tests logged-deployment
 
 lint: install  ## style and common mistakes
 	$(BIN)/ruff check .
@@ -34,11 +39,19 @@ lint: install  ## style and common mistakes
 types: install  ## strict static types
 	$(BIN)/mypy
 
+fast-tests: install  ## the laws of the numerical core
+	$(BIN)/pytest $(FAST)
+
 tests: install browser  ## the test suite, in parallel; all but the next
 	$(BIN)/pytest --ignore tests/flower
 
 test-deployment: install  ## federations on Flower, simulated and deployed; the longest first, which mostly waits
 	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder tests/flower/test_network.py tests/flower/test_*.py
+
+# It mostly waits, so `make test` runs it at the same time as the rest, and shows its output in one piece.
+logged-deployment: install
+	@mkdir -p build; $(MAKE) --no-print-directory test-deployment > build/test-deployment.txt 2>&1; code=$$?; \
+		cat build/test-deployment.txt; exit $$code
 
 browser:  ## install Chromium, in which the tests open the report (Debian, as root); nothing if it is there
 	command -v chromium || { apt-get update && apt-get install --yes --no-install-recommends chromium; }

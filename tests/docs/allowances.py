@@ -8,52 +8,28 @@ from __future__ import annotations
 from pathlib import Path
 
 NOT_RUN = {
-    "make demo": "trains for a minute; tests/cli/test_demo.py runs the command below it",
-    "feddecorr run method=scaffold regularizers=feddecorr rounds=20 engine=flower --out runs/flower": "starts Flower "
-    "and Ray; tests/flower/test_endings.py runs such commands",
-    **dict.fromkeys(
-        [
-            "flower-superlink --insecure --host 127.0.0.1 --port 8000 --disable-runtime-dependency-installation",
-            "flower-supernode --insecure --superlink 127.0.0.1:8000 --host 127.0.0.1 --port 9094"
-            " --node-config client=0",
-            "flower-supernode --insecure --superlink 127.0.0.1:8000 --host 127.0.0.1 --port 9095"
-            " --node-config client=1",
-            "feddecorr flower run apps/digits lab",
-            "flower-superlink --host 127.0.0.1 --port 8443 --ssl-ca-certfile ca.crt --ssl-certfile server.crt"
-            " --ssl-keyfile server.key --enable-supernode-auth --database superlink.db"
-            " --disable-runtime-dependency-installation",
-            "flwr supernode register node0.pub lab",
-            "flower-supernode --superlink 127.0.0.1:8443 --root-certificates ca.crt --auth-supernode-private-key node0"
-            " --host 127.0.0.1 --port 9094 --node-config client=0",
-            "feddecorr flower proxy 127.0.0.1:8443 --ca ca.crt --certfile server.crt --keyfile server.key --port 9443",
-        ],
-        "starts a server, or needs one; tests/flower/test_network.py starts the same",
-    ),
-    **dict.fromkeys(
-        [
-            "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -noenc -days 365 -subj /CN=federation"
-            " -keyout ca.key -out ca.crt",
-            "openssl req -x509 -CA ca.crt -CAkey ca.key -newkey ec -pkeyopt ec_paramgen_curve:P-256 -noenc -days 365"
-            " -subj /CN=superlink -addext subjectAltName=DNS:superlink.example.org,DNS:localhost,IP:127.0.0.1"
-            " -addext basicConstraints=critical,CA:FALSE -keyout server.key -out server.crt",
-            "ssh-keygen -t ecdsa -b 384 -f node0",
-        ],
-        "is a program that need not be here; tests/helpers/loopback.py makes the same files without it",
-    ),
     "make test": "is what runs these tests",
-    "feddecorr watch runs": "goes on until it is stopped; tests/report/test_watch.py looks at such pages",
-    "feddecorr --install-completion": "changes a start file of the shell; tests/cli/test_completion.py has its own",
+    "feddecorr --install-completion": "asks which shell started it; tests/cli/test_completion.py runs it in one",
 }
 """Commands of blocks that are not run."""
 
 ONLY_PARSED = {
+    **dict.fromkeys(
+        ["flower-superlink", "flower-supernode", "flwr supernode register", "feddecorr flower run"],
+        "is a part of a federation over the network, which takes minutes; tests/flower/test_network.py starts the same",
+    ),
+    "feddecorr flower proxy": "is a server in front of such; tests/flower/test_network.py starts the documented one",
+    "python -m benchmarks.flower": "starts Ray at least three times: a minute of the processor",
     "python -m benchmarks.flower_deployment": "takes at least four runs on SuperNodes",
     "python -m benchmarks.hostile_clients": "takes at least 28 runs",
     "python -m benchmarks.loss_cost": "takes at least 24 steps of MobileNetV2 with 64 images",
     "python -m benchmarks.methods_accuracy": "takes at least a full round of each of its 19 contestants",
     "python -m benchmarks.methods_cost": "takes at least 200 steps of MobileNetV2 with 64 images",
 }
-"""Beginnings of commands that have no quick form; their modules are imported and their words are read."""
+"""Beginnings of commands that have no quick form; their programs are imported and read the words, no more."""
+
+WHERE_INSTALLED = {"openssl", "ssh-keygen"}
+"""Programs of the system that need not be here; where they are not, tests/helpers/loopback.py makes the same files."""
 
 SHORT_RUN = "rounds=1 training.epochs=1"
 """What shortens every run, whether a command or Python starts it: later words win."""
@@ -63,6 +39,7 @@ SHORTER = {
     r"feddecorr run .*training\.steps=": "training.steps=2",
     r"feddecorr run(?!.* model=)": "model.widths=[16,32]",
     r"feddecorr diagnose .*--model convnet": "model.widths=[16,32]",  # what a short run has
+    r"feddecorr run .*engine=flower": "clients=2 data.train=40",  # Ray starts a process for each worker
     r"feddecorr run .*data=cifar10": "data.train=40 data.test=20 clients=2",  # what the stand-in has, and less work
     r"feddecorr resume .*rounds=": "rounds=2",  # one more than a short run has
     r"feddecorr diagnose .*--round": "--round 1",  # what a short run has

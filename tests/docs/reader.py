@@ -16,16 +16,20 @@ import sys
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, wraps
+from importlib.metadata import entry_points
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from socketserver import BaseServer
 from typing import Any
+from warnings import catch_warnings
 
 import pytest
-from allowances import NOT_RUN, ONLY_PARSED, SHORT_RUN, SHORTER
+from allowances import NOT_RUN, ONLY_PARSED, SHORT_RUN, SHORTER, WHERE_INSTALLED
 from click import Command as ClickCommand
 from click import Group
 from command_line import CommandLine
 from pages import PLACEHOLDER, ROOT, Block, Command, Page, PageError, Span, has_commands
+from typer import Typer
 from typer.main import get_command
 
 import feddecorr
@@ -53,6 +57,7 @@ class Reader:
         monkeypatch.chdir(directory)
         monkeypatch.syspath_prepend(directory)
         shorten_runs(monkeypatch)
+        monkeypatch.setattr(BaseServer, "serve_forever", interrupt)  # pages are shown until Ctrl-C
 
     def follow(self, page: Page) -> None:
         """Do all that the page says, in its order; what does not work is told with its place."""
@@ -111,19 +116,35 @@ class Reader:
 
     def _run(self, command: Command) -> None:
         words = [*command.words, *added_words(command)]
+        parse_only = is_only_parsed(str(command))
         match words:
+            case "make", target:
+                for line in recipe(target):
+                    self._run(Command(command.line, tuple(shlex.split(line))))
+            case "python", "-m", module, *rest if module.startswith("benchmarks."):
+                with self._monkeypatch.context() as patch:
+                    patch.syspath_prepend(ROOT)
+                    self._call(importlib.import_module(module).main, [module, *rest], parse_only=parse_only)
+            case name, *rest if parse_only:
+                self._parse(name, rest)
             case "feddecorr", *rest:
                 done = self._command_line(*rest)
                 if done.code:
                     raise PageError(f"exit code {done.code} of '{shlex.join(words)}': {done.err}")
-            case "python", "-m", module, *rest if module.startswith("benchmarks."):
-                self._run_benchmark(module, rest, parse_only=str(command).startswith(tuple(ONLY_PARSED)))
+            case _:
+                self._run_other(words)
+
+    def _run_other(self, words: Sequence[str]) -> None:
+        match words:
+            case name, *rest if name in WHERE_INSTALLED:
+                if found := shutil.which(name):
+                    subprocess.run([found, *rest], input="\n\n", text=True, capture_output=True, check=True)
             case "mv", file, target:
                 shutil.move(file, self._clone / target)
             case ".venv/bin/pytest", *rest:
                 self._run_tests(rest)
             case _:
-                raise PageError(f"'{command}' is neither run nor among the allowances")
+                raise PageError(f"'{shlex.join(words)}' is neither run nor among the allowances")
 
     @cached_property
     def _clone(self) -> Path:
@@ -158,18 +179,42 @@ class Reader:
         if done.returncode:
             raise PageError(f"exit code {done.returncode} of '{shlex.join(words)}': {done.stdout[-3000:]}{done.stderr}")
 
-    def _run_benchmark(self, module: str, words: Sequence[str], *, parse_only: bool) -> None:
+    def _parse(self, name: str, words: Sequence[str]) -> None:
+        """Let a command read its words, and do nothing."""
+        (found,) = entry_points(group="console_scripts", name=name)
+        with catch_warnings(action="ignore", category=DeprecationWarning):  # Flower uses what typer is about to drop
+            start = app if name == "feddecorr" else found.load()
+        if isinstance(start, Typer):
+            command, rest = find_command(words, get_command(start))
+            command.make_context(command.name, rest)
+        else:
+            self._call(start, [name, *words], parse_only=True)
+
+    def _call(self, start: Callable[[], object], words: Sequence[str], *, parse_only: bool) -> None:
+        """Start a program in this process; if asked to, only as far as it has read its words."""
         with self._monkeypatch.context() as patch:
-            patch.syspath_prepend(ROOT)
-            patch.setattr(sys, "argv", [module, *words])
+            patch.setattr(sys, "argv", list(words))
             if parse_only:
                 for name in ("parse_args", "parse_intermixed_args"):
                     patch.setattr(argparse.ArgumentParser, name, then_stop(getattr(argparse.ArgumentParser, name)))
             try:
-                importlib.import_module(module).main()
+                start()
             except SystemExit as end:
                 if end.code:
-                    raise PageError(f"exit code {end.code} of 'python -m {module} {shlex.join(words)}'") from end
+                    raise PageError(f"exit code {end.code} of '{shlex.join(words)}'") from end
+
+
+def recipe(target: str) -> list[str]:
+    """Return the commands behind `make TARGET`, of programs that are in the environment."""
+    found = re.search(rf"^{target}:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    if not found:
+        raise PageError(f"the Makefile has no recipe for '{target}'")
+    return [line.strip().removeprefix("$(BIN)/") for line in found[1].splitlines()]
+
+
+def interrupt(*_: object, **__: object) -> None:
+    """Do what Ctrl-C does."""
+    raise KeyboardInterrupt
 
 
 def read_settings(settings: dict[str, Any]) -> None:
@@ -195,6 +240,8 @@ def shorten_runs(monkeypatch: pytest.MonkeyPatch) -> None:
         start = getattr(feddecorr, name)
         if inspect.isfunction(start) and next(iter(inspect.signature(start).parameters)) == "experiment":
             monkeypatch.setattr(feddecorr, name, shortly(start))
+    demo = importlib.import_module("feddecorr.cli.demo")  # the package has a command of that name
+    monkeypatch.setattr(demo, "SETTINGS", read_overrides([*SHORT_RUN.split(), "engine=serial"], onto=demo.SETTINGS))
 
 
 def shortly(start: Callable[..., object]) -> Callable[..., object]:
@@ -210,14 +257,19 @@ def shortly(start: Callable[..., object]) -> Callable[..., object]:
     return start_shorter
 
 
+def is_only_parsed(command: str) -> bool:
+    """Tell whether a command has no quick form."""
+    return any(f"{command} ".startswith(f"{start} ") for start in ONLY_PARSED)
+
+
 def added_words(command: Command) -> list[str]:
     """Return the words that shorten a command."""
     return [word for start, words in SHORTER.items() if re.match(start, str(command)) for word in words.split()]
 
 
-def find_command(words: Sequence[str]) -> tuple[ClickCommand, list[str]]:
+def find_command(words: Sequence[str], start: ClickCommand | None = None) -> tuple[ClickCommand, list[str]]:
     """Return the command or group of commands that the first words name, and the words after them."""
-    found: ClickCommand = get_command(app)
+    found = start or get_command(app)
     rest = list(words)
     while isinstance(found, Group) and rest and rest[0] in found.commands:
         found = found.commands[rest.pop(0)]

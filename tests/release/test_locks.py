@@ -21,9 +21,9 @@ def asked() -> list[Requirement]:
     return [Requirement(word) for word in [*words, *(word for extra in extras for word in extra)]]
 
 
-@pytest.mark.parametrize("requirement", [each for each in asked() if each.name != "feddecorr"], ids=str)
-def test_whatever_the_project_asks_for_is_locked_at_a_version_that_fits(requirement: Requirement) -> None:
-    assert requirement.specifier.contains(PINS[canonicalize_name(requirement.name)])
+def test_whatever_the_project_asks_for_is_locked_at_a_version_that_fits() -> None:
+    others = [each for each in asked() if each.name != "feddecorr"]
+    assert [str(each) for each in others if not each.specifier.contains(PINS[canonicalize_name(each.name)])] == []
 
 
 def test_whatever_locked_packages_need_is_locked() -> None:

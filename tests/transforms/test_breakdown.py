@@ -183,8 +183,15 @@ def test_multi_krum_keeps_inner_product_manipulation_where_clients_differ() -> N
         assert {update.client for update in apply(RULES["multi-krum"], sent)} & {0, 1} == expected
 
 
-@pytest.mark.parametrize("method", ["fedavg", "scaffold", "feddyn"])
-@pytest.mark.parametrize("rule", [["median"], ["trimmed_mean", "share=0.3"], ["geometric_median"], ["krum"]])
+@pytest.mark.parametrize(
+    ("rule", "method"),
+    [
+        (["median"], "fedavg"),
+        (["trimmed_mean", "share=0.3"], "scaffold"),
+        (["geometric_median"], "feddyn"),
+        (["krum"], "scaffold"),
+    ],
+)
 def test_no_attack_ends_a_run_under_a_robust_rule(rule: list[str], method: str) -> None:
     """From the clients' labels to the model: all attacks, at their usual strength and a billion times as strong."""
     name, *options = rule
