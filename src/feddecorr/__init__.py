@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from feddecorr.collapse.passes import diagnose
     from feddecorr.collapse.representation import capture_representations
     from feddecorr.config.experiment import Experiment
+    from feddecorr.config.options import RunOptions
     from feddecorr.loss.beta import convert_beta
     from feddecorr.loss.module import FedDecorrLoss
     from feddecorr.report.figures import plot
@@ -33,6 +34,7 @@ _HOMES = {
     "Experiment": "feddecorr.config.experiment",
     "FedDecorrLoss": "feddecorr.loss.module",
     "Record": "feddecorr.runs.record",
+    "RunOptions": "feddecorr.config.options",
     "capture_representations": "feddecorr.collapse.representation",
     "convert_beta": "feddecorr.loss.beta",
     "diagnose": "feddecorr.collapse.passes",
@@ -49,6 +51,7 @@ __all__ = [
     "Experiment",
     "FedDecorrLoss",
     "Record",
+    "RunOptions",
     "capture_representations",
     "convert_beta",
     "diagnose",

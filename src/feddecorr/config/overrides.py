@@ -15,7 +15,7 @@ from feddecorr.core.lists import read_list
 from feddecorr.core.strict_json import parse_json
 from feddecorr.errors import UserError
 
-SEVERAL = ("regularizers", "transforms")
+SEVERAL = ("regularizers", "transforms", "trackers")
 """The settings that are tables of kinds by name, where others are one kind with a `name`."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import operator
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -193,6 +194,7 @@ Change = Literal["crop", "flip", "autoaugment"]
 class Data(Config):
     """A data set that can be loaded."""
 
+    pins: ClassVar[Mapping[str, str]] = {"path": "sha256"}
     images: ClassVar[bool] = True
     """Whether networks for images can learn it; tables of features are for `mlp`."""
 

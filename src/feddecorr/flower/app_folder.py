@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from feddecorr.config.experiment import Experiment
+    from feddecorr.config.options import RunOptions
 
 CLIENT = "feddecorr.flower.client_app:app"
 SERVER = "feddecorr.flower.server_app:app"
 
 
-def write_experiment(folder: Path, experiment: Experiment, *, out: Path, test: str) -> None:
+def write_experiment(folder: Path, experiment: Experiment, options: RunOptions, *, out: Path, test: str) -> None:
     """Write the app of an experiment; `rounds` stands by itself, so that `--run-config rounds=N` goes further.
 
     It lists no dependency: Flower would install those, over what is there.
     """
-    settings: dict[str, str | int] = {"out": str(out), "test": test, "rounds": experiment.rounds}
-    settings["experiment"] = json.dumps(experiment.to_dict())
+    settings: dict[str, str | int] = {"out": str(out), "test": test, "rounds": options.rounds}
+    settings["experiment"] = json.dumps({**experiment.to_dict(), **options.to_dict()})
     folder.mkdir(parents=True, exist_ok=True)
     lines = [
         "[project]",

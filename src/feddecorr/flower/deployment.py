@@ -7,6 +7,7 @@ import secrets
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import reduce
 from operator import add
 from pathlib import Path
@@ -16,6 +17,7 @@ from flwr.serverapp import Grid
 
 from feddecorr.collapse.diagnosis import Diagnosis
 from feddecorr.config.experiment import Experiment
+from feddecorr.config.options import RunOptions
 from feddecorr.core.client_memory import Memories
 from feddecorr.core.evidence import Evidence
 from feddecorr.core.files import read_json, reading, write_json
@@ -43,23 +45,32 @@ KEY = "run.json"
 class Deployment:
     """The server's side of a federation on Flower, for one run directory."""
 
-    def __init__(
-        self, grid: Grid, experiment: Experiment, out: Path, *, test: Dataset | None, say: Callable[[str], None]
+    def __init__(  # noqa: PLR0913 - all that a deployment depends on
+        self,
+        grid: Grid,
+        experiment: Experiment,
+        options: RunOptions,
+        out: Path,
+        *,
+        test: Dataset | None,
+        say: Callable[[str], None],
     ) -> None:
         """Hear what clients hold: all of them or, under `missing=continue`, those that can take part."""
         self._experiment = experiment
         self._directory = RunDirectory(out)
         self._say = say
-        engine = experiment.engine if isinstance(experiment.engine, Flower) else Flower()
+        engine = options.engine if isinstance(options.engine, Flower) else Flower()
         self._wait, self._timeout = engine.wait, engine.timeout
         self._keys = ClientKeys(grid, self._directory.memories.directory, authenticated=engine.authenticated)
         self._nodes = Nodes(grid, experiment, say, self._keys)
         self._exchange = Exchange(grid)
-        self._wanted = int(experiment.evaluation.clients and test is None)
+        self._wanted = int(bool(options.evaluation.clients) and test is None)
         begun = self._begun()
         self._introductions = self._first_introductions(test) if begun is None else begun
         self._nodes.begin(self._introductions)
-        self.federation = federation_of(experiment, self._introductions, test)
+        federation = federation_of(experiment, self._introductions, test)
+        task = replace(federation.task, device=options.device, evaluation=options.evaluation)
+        self.federation = replace(federation, task=task)
         if begun is not None:
             self._nodes.wait_for(begun, self._wait)
 

@@ -49,7 +49,7 @@ def evaluate(letter: Letter, config: Config) -> tuple[str, bytes]:
 def _look(task: Task, node: Node, state: State) -> Evidence:
     model = task.build_model()
     load_into(model, state)
-    batches = map(task.inputs, node.held_out(task).split(task.experiment.evaluation.batch))
+    batches = map(task.inputs, node.held_out(task).split(task.evaluation.batch))
     with threads(task.experiment.training.threads):
         return Evidence.of(model, batches)
 
@@ -108,5 +108,7 @@ def _client(task: str, own: Own) -> Client:
 def _task(document: str, own: Own) -> Task:
     """Return the task as it is done on this node: its owner's settings take the place of the experiment's."""
     task = Task.from_dict(json.loads(document))
-    training = task.experiment.training.model_copy(update=dict(own))
-    return replace(task, experiment=task.experiment.model_copy(update={"training": training}))
+    settings = dict(own)
+    device = str(settings.pop("device", task.device))
+    training = task.experiment.training.model_copy(update=settings)
+    return replace(task, experiment=task.experiment.model_copy(update={"training": training}), device=device)

@@ -10,8 +10,8 @@ from typing import Any
 
 from flwr.serverapp import Grid
 
-from feddecorr.config.experiment import Experiment
 from feddecorr.config.overrides import read_overrides
+from feddecorr.config.settings import parse_settings
 from feddecorr.data import DATA
 from feddecorr.flower.deployment import Deployment
 from feddecorr.runs.directory import RunDirectory
@@ -25,15 +25,15 @@ def serve(grid: Grid, settings: Mapping[str, Any]) -> None:
     Other settings change the experiment, as words on the command line do: so `flwr run --run-config` can.
     """
     words = [f"{name}={value}" for name, value in settings.items() if name not in ("experiment", "out", "test")]
-    experiment = Experiment.parse(read_overrides(words, onto=json.loads(settings["experiment"])))
+    experiment, options = parse_settings(read_overrides(words, onto=json.loads(settings["experiment"])))
     out = Path(settings["out"])
-    if RunDirectory(out).is_done(experiment):
-        say(f"{out} has all {experiment.rounds} rounds already")
+    if RunDirectory(out).is_done(experiment, options):
+        say(f"{out} has all {options.rounds} rounds already")
         return
     test = DATA.parse(read_overrides([f"data={settings['test']}"])["data"]).load() if settings.get("test") else None
-    connection = Deployment(grid, experiment, out, test=test, say=say)
-    for record in ensure(experiment, out, through=connection):
-        say(_line(record, experiment.rounds))
+    connection = Deployment(grid, experiment, options, out, test=test, say=say)
+    for record in ensure(experiment, options, out, through=connection):
+        say(_line(record, options.rounds))
     say(f"{out} is done")
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Self
+from typing import ClassVar, Self
 
 from pydantic import Field, PositiveFloat, PositiveInt, field_validator, model_validator
 from torch import nn
@@ -32,6 +33,8 @@ class Model(Config):
     temperature: PositiveFloat | None = Field(
         None, description=f"by which logits of the heads {' and '.join(TEMPERED)} are divided; there {TEMPERATURE}"
     )
+
+    pins: ClassVar[Mapping[str, str]] = {"weights": "sha256"}
 
     weights: Path | None = Field(
         None, description="file of the first weights, all of them (safetensors or torch.save); by default drawn"

@@ -13,7 +13,7 @@ from feddecorr.report.page import Section, write_page
 from feddecorr.report.seed_groups import Line, group_seeds
 from feddecorr.results import curves
 from feddecorr.results.summary import Summary
-from feddecorr.runs.about import AboutData
+from feddecorr.runs.files import AboutData
 from feddecorr.runs.directory import ROSTER, RunDirectory
 
 TITLE = "Dimensional collapse, run by run"
@@ -163,7 +163,7 @@ def _labels(lines: Sequence[Line], runs: Mapping[str, RunDirectory]) -> Iterator
 
 
 def _settings(lines: Sequence[Line]) -> Section:
-    flat = [[flatten(run.experiment) for run in line.runs.values()] for line in lines]
+    flat = [[flatten(run.settings) for run in line.runs.values()] for line in lines]
     keys = dict.fromkeys(key for line in flat for settings in line for key in settings)
     rows = [[key, *(_values(line, key) for line in flat)] for key in keys]
     rows.sort(key=lambda row: len(set(row[1:])) == 1)  # what differs first

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from feddecorr.config.experiment import Experiment
 from feddecorr.errors import UserError
+from feddecorr.transforms import LocallyPrivate, Private
 from feddecorr.transforms.privacy_loss import Neighbours, epsilon
-
-if TYPE_CHECKING:
-    from feddecorr.config.experiment import Experiment
 
 NEIGHBOURS = {"fixed": Neighbours.REPLACE, "poisson": Neighbours.ADD_OR_REMOVE}
 """Whom the guarantee is about, by the draw of clients: of a fixed number, another one takes the place of the first."""
@@ -40,8 +39,6 @@ def privacy_spent(experiment: Experiment, rounds: int, delta: float | None = Non
     A trusted server's noise hides a client among all. The noise of the clients themselves hides what they sent: there
     the draw hides nothing, since the server knows it.
     """
-    from feddecorr.transforms import LocallyPrivate, Private  # noqa: PLC0415 - they are kinds of an experiment
-
     delta = 0.1 / experiment.clients if delta is None else delta
     if not 0 < delta < 1:
         raise UserError(f"delta={delta} is no probability above 0 and below 1")

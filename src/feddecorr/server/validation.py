@@ -64,7 +64,7 @@ class Expected:
         rate = experiment.training.rate(self.broadcast.round)
         least = max(SMALLEST, rate * (1 - ROUNDING))
         most = rate * sum(epochs) / (1 - experiment.training.momentum) * (1 + ROUNDING)
-        told = len(epochs) if experiment.evaluation.epochs else 0
+        told = len(epochs) if self.federation.task.evaluation.epochs else 0
         return {
             "examples": Whole(1, sum(sizes)),
             "amount": Real(least, most),
