@@ -19,6 +19,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+from feddecorr.runs.files import Mark, write_weights
 from playwright.sync_api import sync_playwright
 
 from benchmarks.recording import write_record
@@ -28,7 +29,6 @@ from feddecorr.core.files import load_tensors
 from feddecorr.report.runs_page import write_report
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import run
-from feddecorr.runs.weights_file import Mark, write_weights
 
 WORDS = ("data=digits", "rounds=1", "training.epochs=1", "regularizers=feddecorr")
 DRAWN = "[...document.querySelectorAll('.plotly-graph-div')].every(figure => figure.querySelector('.trace, .hm'))"

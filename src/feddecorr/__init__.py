@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from feddecorr.collapse.representation import capture_representations
     from feddecorr.config.experiment import Experiment
     from feddecorr.config.options import RunOptions
+    from feddecorr.config.settings import parse_settings
     from feddecorr.loss.beta import convert_beta
     from feddecorr.loss.module import FedDecorrLoss
     from feddecorr.report.figures import plot
@@ -41,6 +42,7 @@ _HOMES = {
     "effective_rank": "feddecorr.collapse.functions",
     "ensure": "feddecorr.runs.pipeline",
     "load_runs": "feddecorr.results.frames",
+    "parse_settings": "feddecorr.config.settings",
     "plot": "feddecorr.report.figures",
     "resume": "feddecorr.runs.pipeline",
     "run": "feddecorr.runs.pipeline",
@@ -58,6 +60,7 @@ __all__ = [
     "effective_rank",
     "ensure",
     "load_runs",
+    "parse_settings",
     "plot",
     "resume",
     "run",

@@ -63,20 +63,20 @@ def test_every_method_takes_networks_with_frozen_layers_and_tied_weights(
 ) -> None:
     """Frozen layers stay as they were, runs can be interrupted, and engines agree."""
     words = [f"method={name}", f"model={model}", "rounds=2", "regularizers=feddecorr"]
-    experiment = small(*words).model_copy(update={"clients": 4})
-    expected = result(run(experiment))
+    experiment, options = small(*words).experiment.model_copy(update={"clients": 4})
+    expected = result(run(experiment, options))
     begun = result(run(experiment.model_copy(update={"rounds": 1}), f"{tmp_path}/run"))
-    pool = small(*words, "engine=pool", "engine.workers=2")
-    assert begun + result(resume(f"{tmp_path}/run", experiment=pool)) == expected
+    pool, pool_options = small(*words, "engine=pool", "engine.workers=2")
+    assert begun + result(resume(f"{tmp_path}/run", pool, pool_options)) == expected
     if model == "outside:frozen":
-        first, *_, last = run(experiment)
+        first, *_, last = run(experiment, options)
         assert torch.equal(first.state["0.weight"], last.state["0.weight"])
         assert not torch.equal(first.state["5.weight"], last.state["5.weight"])
 
 
 def test_the_state_of_a_record_is_what_load_state_dict_takes(tmp_path: Path, feddecorr: CommandLine) -> None:
     """Also with a weight under two names and a buffer that no state_dict holds; so does the file of weights."""
-    record = next(run(small("model=outside:Tied", "rounds=1"), tmp_path / "run"))
+    record = next(run(*small("model=outside:Tied", "rounds=1"), tmp_path / "run"))
     model = Tied(4, 1)
     model.load_state_dict(record.state)
     assert torch.equal(model.once.weight, model.twice.weight)

@@ -46,10 +46,10 @@ KEYS = {node: f"key {node}".encode() for node in (7, 8, 9, 66)}
 
 def test_a_node_cannot_claim_the_number_of_another_key(tmp_path: Path) -> None:
     """Neither while the run goes on nor when it is taken up again; the right one can come back on another node."""
-    experiment = small(*WORDS, "missing=continue")
+    experiment, options = small(*WORDS, "missing=continue")
     there, said = grid(tmp_path, {7: 0, 8: 1, 9: 2}, KEYS), list[str]()
     connection = Deployment(there, experiment, tmp_path / "run", test=None, say=said.append)
-    records = ensure(experiment, tmp_path / "run", through=connection)
+    records = ensure(experiment, options, tmp_path / "run", through=connection)
     assert next(records).missing == {}
     config = there.configs.pop(8)
     there.configs[66] = config
@@ -87,10 +87,10 @@ def test_without_keys_nobody_is_taken_where_keys_are_asked_for(tmp_path: Path) -
 
 def test_where_nodes_have_no_lasting_keys_numbers_are_free(tmp_path: Path) -> None:
     """A SuperLink that does not authenticate gives a node another key whenever it starts."""
-    experiment = small(*WORDS, "engine.authenticated=false", "missing=continue")
+    experiment, options = small(*WORDS, "engine.authenticated=false", "missing=continue")
     there = grid(tmp_path, {7: 0, 8: 1, 9: 2}, KEYS)
     connection = Deployment(there, experiment, tmp_path / "run", test=None, say=lambda _: None)
-    records = ensure(experiment, tmp_path / "run", through=connection)
+    records = ensure(experiment, options, tmp_path / "run", through=connection)
     next(records)
     there.configs[66] = there.configs.pop(8)
     assert next(records).missing == {}

@@ -11,7 +11,7 @@ import pytest
 import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from local_grid import Answer, LocalGrid
-from small import digest, result, small
+from small import digest, result, simulate, small
 
 from feddecorr import diagnose
 from feddecorr.config.experiment import Experiment
@@ -29,7 +29,6 @@ from feddecorr.flower.envelope import BYTES, CONTENT, NOTE, unseal
 from feddecorr.methods import METHODS
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import ensure, resume, run
-from feddecorr.server.federation import Simulation
 
 CLIENTS = 3
 WORDS = [f"clients={CLIENTS}", "engine=flower", "engine.wait=0.01"]
@@ -44,13 +43,13 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="session")
 def dataset() -> Dataset:
     """Return all images."""
-    return Simulation(small(*WORDS)).dataset
+    return simulate(*WORDS).dataset
 
 
 @pytest.fixture
 def configs(tmp_path: Path, dataset: Dataset) -> dict[int, dict[str, Any]]:
     """Return nodes that hold nothing but their own images, in files of their own."""
-    shards = Simulation(small(*WORDS)).shards
+    shards = simulate(*WORDS).shards
     found = {}
     for client in range(CLIENTS):
         images, file = shards[client].images, tmp_path / f"images-{client}.npz"
@@ -70,7 +69,7 @@ def connect(
 
 def elsewhere(*words: str) -> Experiment:
     """Return the small experiment on images that the nodes hold."""
-    return small(*WORDS, *words).model_copy(update={"data": small("data=nodes").data})
+    return small(*WORDS, *words).experiment.model_copy(update={"data": small("data=nodes").experiment.data})
 
 
 @pytest.mark.parametrize("name", [*METHODS.table, "outside:Remembering"])
@@ -82,16 +81,16 @@ def test_nodes_with_their_own_images_give_the_bits_of_serial(
     experiment = elsewhere(*words)
     connection = connect(LocalGrid(configs), experiment, tmp_path / "run", test=dataset)
     found = list(ensure(experiment, tmp_path / "run", through=connection))
-    assert result(found) == result(run(small(*WORDS[:1], *words)))
+    assert result(found) == result(run(*small(*WORDS[:1], *words)))
     assert len(list((tmp_path / "run" / "clients").iterdir())) == 1, "the server keeps nothing of what clients remember"
 
 
 def test_nodes_may_hold_parts_of_a_known_data_set(tmp_path: Path) -> None:
-    experiment = small(*WORDS, "rounds=1")
+    experiment, options = small(*WORDS, "rounds=1")
     grid = LocalGrid({7 + client: {"client": client, "memory": str(tmp_path)} for client in range(CLIENTS)})
     connection = connect(grid, experiment, tmp_path / "run")
-    (found,) = ensure(experiment, tmp_path / "run", through=connection)
-    (expected,) = run(small(*WORDS[:1], "rounds=1"))
+    (found,) = ensure(experiment, options, tmp_path / "run", through=connection)
+    (expected,) = run(*small(*WORDS[:1], "rounds=1"))
     assert digest(found.state) == digest(expected.state)
 
 
@@ -109,7 +108,7 @@ def test_a_server_that_was_killed_goes_on_from_the_last_finished_round(
         assert len(list(run_clients(experiment.method.broadcast(3, server), [0, 1, 2]))) == CLIENTS
     again = connect(LocalGrid(configs), experiment, tmp_path / "run")
     found += ensure(experiment, tmp_path / "run", through=again)
-    expected = run(small(*WORDS[:1], "method=scaffold", "rounds=4"))
+    expected = run(*small(*WORDS[:1], "method=scaffold", "rounds=4"))
     assert [digest(record.state) for record in found] == [digest(record.state) for record in expected]
 
 

@@ -43,7 +43,7 @@ def write_sites(folder: Path, sites: Mapping[int, Iterable[str]]) -> dict[int, d
 def federated(*words: str) -> Experiment:
     """Return the small experiment of three clients with their own pictures."""
     words = ("clients=3", "engine=flower", "engine.wait=0.05", "rounds=2", "training.steps=2", *words)
-    return small(*words).model_copy(update={"data": small("data=nodes").data})
+    return small(*words).experiment.model_copy(update={"data": small("data=nodes").experiment.data})
 
 
 def connect(grid: LocalGrid, experiment: Experiment, out: Path, said: list[str] | None = None) -> Deployment:

@@ -8,11 +8,11 @@ from statistics import fmean
 from typing import Any
 
 import pytest
+from feddecorr.config.settings import command
 from made_up import summary as made_up
 from small import small
 
 from feddecorr.cli.choosing import choose_runs
-from feddecorr.config.command import command
 from feddecorr.config.experiment import Experiment
 from feddecorr.config.overrides import read_overrides
 from feddecorr.core.trust import CLOSED
@@ -34,7 +34,7 @@ RECORDS: list[Any] = []
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
     path = tmp_path_factory.mktemp("runs") / "a"
-    RECORDS[:] = run(small("rounds=12", *EVALUATED, "regularizers=feddecorr"), path)
+    RECORDS[:] = run(*small("rounds=12", *EVALUATED, "regularizers=feddecorr"), path)
     return RunDirectory.open(path)
 
 
@@ -118,8 +118,8 @@ def test_a_shared_run_is_seen_as_if_it_had_been_run_as_asked(
     directory: RunDirectory, summary: Summary, tmp_path: Path, words: list[str]
 ) -> None:
     """Whatever else has been asked of a run, a study sees what it would see alone."""
-    asked = small("rounds=12", *EVALUATED, "regularizers=feddecorr", *words)
-    list(run(asked, tmp_path / "alone"))
+    asked, asked_options = small("rounds=12", *EVALUATED, "regularizers=feddecorr", *words)
+    list(run(asked, asked_options, tmp_path / "alone"))
     alone = Summary.of(RunDirectory.open(tmp_path / "alone"))
     shared = Summary.of(directory, asked)
     assert [line | {"seconds": 0} for line in shared.rounds] == [line | {"seconds": 0} for line in alone.rounds]
@@ -138,7 +138,7 @@ def test_records_are_read_from_files_and_folders_and_counted_once(directory: Run
     other = Summary.from_dict({**summary.to_dict(), "experiment": {**summary.experiment, "seed": 5}})
     write_summaries(tmp_path / "deep" / "records.jsonl", [shorter, other])
     (tmp_path / "begun").mkdir()
-    (tmp_path / "begun" / "experiment.json").write_text(json.dumps(small().to_dict()))
+    (tmp_path / "begun" / "experiment.json").write_text(json.dumps(small().experiment.to_dict()))
     found = read_summaries([tmp_path / "deep" / "records.jsonl", directory.path.parent, tmp_path / "begun"])
     assert found == [summary, other]
     write_summaries(tmp_path / "again.jsonl", found)

@@ -37,31 +37,31 @@ def own(data: str, *words: str) -> Experiment:
 
 def test_a_run_is_made_gone_on_with_and_found_done(tmp_path: Path) -> None:
     out = tmp_path / "run"
-    expected = result(run(small()))
-    records = feddecorr.ensure(small(), out)
+    expected = result(run(*small()))
+    records = feddecorr.ensure(*small(), out)
     first = result([next(records)])
     records.close()
-    assert first + result(ensure(small(), out)) == expected
+    assert first + result(ensure(*small(), out)) == expected
     before = contents(out)
-    assert list(ensure(small(), out)) == []
-    assert list(ensure(small("rounds=2"), out)) == []
+    assert list(ensure(*small(), out)) == []
+    assert list(ensure(*small("rounds=2"), out)) == []
     assert contents(out) == before
 
 
 def test_more_rounds_are_the_same_run(tmp_path: Path) -> None:
     out = tmp_path / "run"
-    begun = result(ensure(small("rounds=2", "evaluation.every=2"), out))
-    assert begun[1:] + result(ensure(small("rounds=4", "engine=pool"), out)) == result(run(small("rounds=4")))[1:]
+    begun = result(ensure(*small("rounds=2", "evaluation.every=2"), out))
+    assert begun[1:] + result(ensure(*small("rounds=4", "engine=pool"), out)) == result(run(*small("rounds=4")))[1:]
     assert RunDirectory.open(out).experiment().rounds == 4
 
 
 def test_another_run_is_refused_by_the_settings_that_differ(tmp_path: Path) -> None:
-    list(ensure(small("rounds=1"), tmp_path / "run"))
+    list(ensure(*small("rounds=1"), tmp_path / "run"))
     before = contents(tmp_path / "run")
     with pytest.raises(
         UserError, match=r"partition\.alpha: 0\.3 there, 0\.5 here, training\.lr: 0\.05 there, 0\.1 here"
     ):
-        list(ensure(small("partition.alpha=0.5", "training.lr=0.1"), tmp_path / "run"))
+        list(ensure(*small("partition.alpha=0.5", "training.lr=0.1"), tmp_path / "run"))
     assert contents(tmp_path / "run") == before
 
 
@@ -81,18 +81,18 @@ def test_another_run_is_refused_by_the_settings_that_differ(tmp_path: Path) -> N
     ],
 )
 def test_the_digest_is_of_what_decides_the_results(word: str, same: bool) -> None:
-    assert (small(word).digest() == small().digest()) is same
-    assert len(small().digest()) == 32
+    assert (small(word).experiment.digest() == small().experiment.digest()) is same
+    assert len(small().experiment.digest()) == 32
 
 
 def test_the_digest_does_not_depend_on_the_process() -> None:
-    code = "from small import small; print(small('method=moon').digest())"
+    code = "from small import small; print(small('method=moon').experiment.digest())"
     found = {
         subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": path},
                        capture_output=True, text=True, check=True).stdout.strip()
         for seed, path in (("1", os.pathsep.join(sys.path)), ("2", os.pathsep.join(sys.path)))
     }  # fmt: skip
-    assert found == {small("method=moon").digest()}
+    assert found == {small("method=moon").experiment.digest()}
 
 
 def test_own_data_are_known_by_their_content_wherever_they_lie(tmp_path: Path) -> None:
@@ -131,12 +131,12 @@ def test_a_relative_path_works_from_any_folder(tmp_path: Path, monkeypatch: pyte
 
 def test_a_split_that_became_another_is_refused(tmp_path: Path) -> None:
     """Whatever made it so: what the run began with is written down."""
-    list(run(small("rounds=1"), tmp_path / "run"))
+    list(run(*small("rounds=1"), tmp_path / "run"))
     file = tmp_path / "run" / "federation.json"
     about = json.loads(file.read_text())
     file.write_text(json.dumps({**about, "split": "0" * 64}))
     with pytest.raises(UserError, match="begun on another split"):
-        list(resume(tmp_path / "run", experiment=small("rounds=2")))
+        list(resume(tmp_path / "run", *small("rounds=2")))
 
 
 def test_a_refused_command_changes_nothing(tmp_path: Path) -> None:
@@ -159,11 +159,11 @@ def test_a_refused_command_changes_nothing(tmp_path: Path) -> None:
 
 def test_a_run_without_a_directory_is_the_run_with_one(tmp_path: Path) -> None:
     words = ["method=scaffold", "batchnorm=local", "evaluation.clients=true"]
-    assert result(run(small(*words))) == result(run(small(*words), tmp_path / "run"))
+    assert result(run(*small(*words))) == result(run(*small(*words), tmp_path / "run"))
 
 
 def test_nothing_is_left_of_a_run_without_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    *_, last = run(small("method=moon"))
+    *_, last = run(*small("method=moon"))
     assert digest(last.state)
     assert list(tmp_path.iterdir()) == []

@@ -13,7 +13,7 @@ from feddecorr.runs.record import Record
 
 @pytest.fixture(scope="module")
 def record() -> Record:
-    (found,) = run(small("rounds=1", "evaluation.clients=true"))
+    (found,) = run(*small("rounds=1", "evaluation.clients=true"))
     return found
 
 
@@ -32,7 +32,7 @@ def test_a_record_is_the_same_after_it_was_written_and_read(record: Record) -> N
 
 def test_the_directory_gives_the_records_that_the_run_gave(tmp_path: Path) -> None:
     """One value, whether it comes from the run or from its directory."""
-    records = list(run(small("evaluation.every=2", "evaluation.clients=true"), tmp_path / "run"))
+    records = list(run(*small("evaluation.every=2", "evaluation.clients=true"), tmp_path / "run"))
     directory = RunDirectory.open(tmp_path / "run")
     assert directory.rounds() == records
     assert json.loads(json.dumps(directory.to_dict()))["rounds"] == [record.to_dict() for record in records]

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from command_line import CommandLine
+from feddecorr.trackers import TrackerEntry
 from mlflow.tracking import MlflowClient
 from small import digest, small
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -18,7 +19,6 @@ from feddecorr.errors import UserError
 from feddecorr.runs import tracking
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import resume, run
-from feddecorr.runs.tracker import Entry
 
 WORDS = ("rounds=2", "evaluation.clients=true", "evaluation.epochs=true")
 Values = dict[tuple[str, int], float]
@@ -146,13 +146,13 @@ def check(found: Read, path: Path) -> None:
 @pytest.mark.parametrize("name", READERS)
 def test_a_tracker_is_told_everything_while_the_run_goes_on(name: str, tmp_path: Path) -> None:
     """Every number of every round, those of clients too, spectra, settings and files; and no bit is changed."""
-    with_tracker = list(run(small(*WORDS, f"trackers={name}"), tmp_path / "run"))
+    with_tracker = list(run(*small(*WORDS, f"trackers={name}"), tmp_path / "run"))
     check(READERS[name](tmp_path / "run"), tmp_path / "run")
     names = {key for key, _ in expected(tmp_path / "run")[0]}
     assert {"accuracy", "terms/cross_entropy", "clients/3/accuracy", "clients/0/terms/cross_entropy"} <= names
-    alone = list(run(small(*WORDS)))
+    alone = list(run(*small(*WORDS)))
     assert digest(with_tracker[-1].state) == digest(alone[-1].state)
-    assert small("trackers=mlflow").digest() == small().digest()
+    assert small("trackers=mlflow").experiment.digest() == small().experiment.digest()
 
 
 @pytest.mark.parametrize("name", READERS)
@@ -160,10 +160,10 @@ def test_what_was_missed_is_told_afterwards_and_nothing_twice(
     name: str, tmp_path: Path, feddecorr: CommandLine
 ) -> None:
     """A run that was followed for one round, then not, then exported twice."""
-    records = run(small(*WORDS, "rounds=3", f"trackers={name}"), tmp_path / "run")
+    records = run(*small(*WORDS, "rounds=3", f"trackers={name}"), tmp_path / "run")
     next(records)
     records.close()
-    list(resume(tmp_path / "run", experiment=small(*WORDS, "rounds=3")))
+    list(resume(tmp_path / "run", *small(*WORDS, "rounds=3")))
     for _ in range(2):
         assert feddecorr("export", tmp_path / "run", "--to", name).code == 0
     check(READERS[name](tmp_path / "run"), tmp_path / "run")
@@ -171,13 +171,13 @@ def test_what_was_missed_is_told_afterwards_and_nothing_twice(
 
 def test_a_run_that_keeps_nothing_cannot_be_followed() -> None:
     with pytest.raises(UserError, match="give it a directory"):
-        next(run(small("trackers=tensorboard")))
+        next(run(*small("trackers=tensorboard")))
 
 
 def test_a_library_that_is_missing_is_named_before_any_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(tracking.TRACKERS, "wandb", "feddecorr.trackers.nothing_here:Nothing")
     with pytest.raises(UserError, match=r"pip install 'feddecorr\[wandb\]'"):
-        next(run(small("trackers=wandb"), tmp_path / "run"))
+        next(run(*small("trackers=wandb"), tmp_path / "run"))
     assert RunDirectory.open(tmp_path / "run").finished_rounds() == 0
 
 

@@ -17,9 +17,9 @@ from feddecorr.core.trust import Trust
 from feddecorr.errors import UserError
 
 if TYPE_CHECKING:
-    from feddecorr.config.options import RunOptions
     from feddecorr.collapse.diagnosis import Diagnosis
     from feddecorr.config.experiment import Experiment
+    from feddecorr.config.options import RunOptions
     from feddecorr.runs.evaluator_inputs import Wanted
     from feddecorr.runs.round_diagnosis import Examination
 

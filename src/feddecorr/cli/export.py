@@ -16,7 +16,9 @@ def export(
     sources: Sources,
     to: Annotated[
         str | None,
-        typer.Option(help="safetensors, torchscript, onnx, tensorboard, wandb, mlflow or your own tracker; without it, a table."),
+        typer.Option(
+            help="safetensors, torchscript, onnx, tensorboard, wandb, mlflow or your own tracker; without it, a table."
+        ),
     ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="The file to write: of a table, .parquet or .csv.")

@@ -29,8 +29,8 @@ def list_configs(
 
     Example:  feddecorr list methods
     """
-    from feddecorr.config.options import REGISTRIES, RunOptions  # noqa: PLC0415 - PyTorch is loaded when it is needed
     from feddecorr.config.experiment import Experiment  # noqa: PLC0415
+    from feddecorr.config.options import REGISTRIES, RunOptions  # noqa: PLC0415 - PyTorch is loaded when it is needed
     from feddecorr.config.training import Evaluation, Training  # noqa: PLC0415
 
     tables: dict[str, Kinds] = {setting: found.table for setting, found in REGISTRIES.items()}

@@ -71,7 +71,9 @@ class Experiment(Config):
 
     data: Annotated[Data, *DATA.field()] = Field(Digits(), description="the data set")
     clients: PositiveInt = Field(10, description="number of clients")
-    partition: Annotated[Partition, *PARTITIONS.field()] = Field(Dirichlet(), description="which client holds which examples")
+    partition: Annotated[Partition, *PARTITIONS.field()] = Field(
+        Dirichlet(), description="which client holds which examples"
+    )
     model: Annotated[Model, *MODELS.field()] = Field(ConvNet(), description="the network")
     method: Annotated[Method, *METHODS.field()] = Field(FedAvg(), description="the federated method")
     regularizers: Annotated[dict[str, Regularizer], *table_field(REGULARIZERS)] = Field(

@@ -36,7 +36,8 @@ def parse_settings(settings: Mapping[str, Any], trust: Trust | None = None) -> t
         if key in KEYS:
             parts[KEYS[key]][key] = value
         else:
-            problems.append(f"unknown option '{key}': {nearest(str(key), KEYS)}")
+            spelled = str(key).encode(errors="backslashreplace").decode()  # JSON can hold half a character
+            problems.append(f"unknown option '{spelled}': {nearest(spelled, KEYS)}")
     training = parts[Experiment].get("training")
     if isinstance(training, Mapping):
         training = dict(training)

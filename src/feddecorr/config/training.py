@@ -9,6 +9,7 @@ from pydantic import Field, PositiveFloat, PositiveInt
 from feddecorr.config.schedules import SCHEDULES, Constant, Schedule
 from feddecorr.core.registry import Config
 
+
 class Training(Config):
     """How a client trains; the defaults are the paper's."""
 

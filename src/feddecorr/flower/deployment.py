@@ -45,7 +45,7 @@ KEY = "run.json"
 class Deployment:
     """The server's side of a federation on Flower, for one run directory."""
 
-    def __init__(  # noqa: PLR0913 - all that a deployment depends on
+    def __init__(
         self,
         grid: Grid,
         experiment: Experiment,

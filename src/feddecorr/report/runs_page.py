@@ -13,8 +13,8 @@ from feddecorr.report.page import Section, write_page
 from feddecorr.report.seed_groups import Line, group_seeds
 from feddecorr.results import curves
 from feddecorr.results.summary import Summary
-from feddecorr.runs.files import AboutData
 from feddecorr.runs.directory import ROSTER, RunDirectory
+from feddecorr.runs.files import AboutData
 
 TITLE = "Dimensional collapse, run by run"
 UNKNOWN = "–"

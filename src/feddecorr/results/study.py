@@ -28,7 +28,7 @@ class Arm:
 
     labels: Labels
     experiment: Experiment
-    options: RunOptions = RunOptions()
+    options: RunOptions
 
 
 @dataclass(frozen=True)

@@ -65,9 +65,7 @@ class Exported:
         if not run.finished_rounds():
             raise UserError(f"{run.path} has no finished round yet: 'feddecorr resume {run.path}' goes on")
         experiment, options = run.settings(trust)
-        training = experiment.training.model_copy(
-            update={"precision": "fp32", "memory_format": "channels_last"}
-        )
+        training = experiment.training.model_copy(update={"precision": "fp32", "memory_format": "channels_last"})
         experiment = experiment.model_copy(update={"training": training})
         dataset = experiment.data.load()
         task = Task(experiment, dataset.shape, dataset.classes, dataset.mean, dataset.std)

@@ -44,9 +44,7 @@ class Follower:
     The experiment and the options are those of the run, in memory: what the run's file names is not imported for it.
     """
 
-    def __init__(
-        self, run: RunDirectory, name: str, tracker: Tracker, settings: tuple[Experiment, RunOptions]
-    ) -> None:
+    def __init__(self, run: RunDirectory, name: str, tracker: Tracker, settings: tuple[Experiment, RunOptions]) -> None:
         self._run = run
         self._experiment, self._options = settings
         folder = run.inside / folder_name(name)

@@ -96,9 +96,7 @@ class Evaluating(Protocol):
 class Simulation:
     """Clients that all live on this machine: a data set, dealt out. An engine trains them."""
 
-    def __init__(
-        self, experiment: Experiment, *, device: str = "cpu", evaluation: Evaluation | None = None
-    ) -> None:
+    def __init__(self, experiment: Experiment, *, device: str = "cpu", evaluation: Evaluation | None = None) -> None:
         """Load the data and split it."""
         dataset = experiment.data.load()
         experiment = experiment.pinned(dataset.sha256)

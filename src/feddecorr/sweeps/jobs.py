@@ -17,7 +17,6 @@ from feddecorr.results.study import Arm, Labels
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.training.task import Task
 
-
 CLIENTS: tuple[bool | str, ...] = (False, "last", True)
 LABELS = ("last", "always")
 """Values of `evaluation.clients` and `evaluation.label_measures`, the least first."""

@@ -84,7 +84,9 @@ class SweepStudy(Study):
 
     def arms(self, scale: str, seeds: int) -> list[Arm]:  # noqa: ARG002 - a sweep has the scale that its settings have
         """Return a run for each combination and seed; a seed is complete before the next one begins."""
-        arms: dict[tuple[Experiment, RunOptions], Arm] = {}  # combinations that come to the same, once an option is left out, are one
+        arms: dict[
+            tuple[Experiment, RunOptions], Arm
+        ] = {}  # combinations that come to the same, once an option is left out, are one
         first = int(self._settings.get("seed", 0))
         used: set[str] = set()
         for seed in self._seeds or range(first, first + seeds):

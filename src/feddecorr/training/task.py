@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -36,7 +36,7 @@ class Task:
     mean: tuple[float, ...]
     std: tuple[float, ...]
     device: str = "cpu"
-    evaluation: Evaluation = Evaluation()
+    evaluation: Evaluation = field(default_factory=Evaluation)
 
     def __post_init__(self) -> None:
         """Refuse what cannot be learned; a single client may well hold a single class."""
