@@ -19,7 +19,6 @@ import time
 from pathlib import Path
 
 import numpy as np
-from feddecorr.runs.files import Mark, write_weights
 from playwright.sync_api import sync_playwright
 
 from benchmarks.recording import write_record
@@ -28,6 +27,7 @@ from feddecorr.config.overrides import read_overrides
 from feddecorr.core.files import load_tensors
 from feddecorr.report.runs_page import write_report
 from feddecorr.runs.directory import RunDirectory
+from feddecorr.runs.files import Mark, write_weights
 from feddecorr.runs.pipeline import run
 
 WORDS = ("data=digits", "rounds=1", "training.epochs=1", "regularizers=feddecorr")

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 from command_line import CommandLine
-from feddecorr.config.settings import command
 from small import SETTINGS, result, simulate, small, write_settings
 
 from feddecorr.config.experiment import REGISTRIES, Experiment
+from feddecorr.config.settings import command
 from feddecorr.core.trust import VARIABLE, Trust
 from feddecorr.errors import UserError
 from feddecorr.runs.directory import RunDirectory

@@ -61,14 +61,14 @@ def test_a_node_cannot_claim_the_number_of_another_key(tmp_path: Path) -> None:
     again = grid(tmp_path, {7: 0, 66: 1, 9: 2}, KEYS)
     said.clear()
     connection = Deployment(again, further, tmp_path / "run", test=None, say=said.append)
-    records = ensure(further, tmp_path / "run", through=connection)
+    records = ensure(*further, tmp_path / "run", through=connection)
     assert list(next(records).missing) == [1]
     records.close()
     assert any("node 66 is left out: client 1 belongs to the key" in line for line in said)
 
     back = grid(tmp_path, {7: 0, 88: 1, 9: 2}, {**KEYS, 88: KEYS[8]})
     connection = Deployment(back, further, tmp_path / "run", test=None, say=said.append)
-    assert [record.missing for record in ensure(further, tmp_path / "run", through=connection)] == [{}]
+    assert [record.missing for record in ensure(*further, tmp_path / "run", through=connection)] == [{}]
 
 
 def test_a_key_is_one_client(tmp_path: Path) -> None:

@@ -8,13 +8,13 @@ from statistics import fmean
 from typing import Any
 
 import pytest
-from feddecorr.config.settings import command
 from made_up import summary as made_up
 from small import small
 
 from feddecorr.cli.choosing import choose_runs
 from feddecorr.config.experiment import Experiment
 from feddecorr.config.overrides import read_overrides
+from feddecorr.config.settings import command
 from feddecorr.core.trust import CLOSED
 from feddecorr.errors import UserError
 from feddecorr.paper.claims.evidence import runs_of

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small import digest, result, small
+from small import Small, digest, result, small
 
 import feddecorr
-from feddecorr.config.experiment import Experiment
+from feddecorr.config.options import RunOptions
 from feddecorr.errors import UserError
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import ensure, resume, run
@@ -30,7 +30,7 @@ def arrays(path: Path, seed: int = 0, count: int = 60) -> Path:
     return path
 
 
-def own(data: str, *words: str) -> Experiment:
+def own(data: str, *words: str) -> Small:
     """Return a small experiment on them."""
     return small(f"data={data}", "clients=2", "partition.minimum=2", "rounds=2", *words)
 
@@ -52,7 +52,7 @@ def test_more_rounds_are_the_same_run(tmp_path: Path) -> None:
     out = tmp_path / "run"
     begun = result(ensure(*small("rounds=2", "evaluation.every=2"), out))
     assert begun[1:] + result(ensure(*small("rounds=4", "engine=pool"), out)) == result(run(*small("rounds=4")))[1:]
-    assert RunDirectory.open(out).experiment().rounds == 4
+    assert RunDirectory.open(out).settings()[1].rounds == 4
 
 
 def test_another_run_is_refused_by_the_settings_that_differ(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_another_run_is_refused_by_the_settings_that_differ(tmp_path: Path) -> N
         ("training.threads=2", False),
         ("method=fedprox", False),
         ("regularizers=feddecorr", False),
-        ("evaluation.clients=true", False),
+        ("evaluation.clients=true", True),
         ("missing=continue", False),
         ("transforms=clip", False),
     ],
@@ -86,7 +86,7 @@ def test_the_digest_is_of_what_decides_the_results(word: str, same: bool) -> Non
 
 
 def test_the_digest_does_not_depend_on_the_process() -> None:
-    code = "from small import small; print(small('method=moon').experiment.digest())"
+    code = "from small import Small, small; print(small('method=moon').experiment.digest())"
     found = {
         subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": path},
                        capture_output=True, text=True, check=True).stdout.strip()
@@ -99,9 +99,9 @@ def test_own_data_are_known_by_their_content_wherever_they_lie(tmp_path: Path) -
     """The same arrays elsewhere are the same run; other arrays at the same place are refused, and nothing changes."""
     one, other = arrays(tmp_path / "one.npz"), tmp_path / "elsewhere.npz"
     shutil.copy(one, other)
-    assert own(f"npz:{one}").pinned().digest() == own(f"npz:{other}").pinned().digest()
+    assert own(f"npz:{one}").experiment.pinned().digest() == own(f"npz:{other}").experiment.pinned().digest()
     out = tmp_path / "run"
-    records = run(own(f"npz:{one}"), out)
+    records = run(*own(f"npz:{one}"), out)
     next(records)
     records.close()
     arrays(one, seed=1)
@@ -109,9 +109,9 @@ def test_own_data_are_known_by_their_content_wherever_they_lie(tmp_path: Path) -
     with pytest.raises(UserError, match="has changed: its pixels and labels have sha256"):
         list(resume(out))
     with pytest.raises(UserError, match=r"data\.sha256"):
-        list(ensure(own(f"npz:{one}"), out))
+        list(ensure(*own(f"npz:{one}"), out))
     assert contents(out) == before
-    assert len(list(ensure(own(f"npz:{other}"), out))) == 1
+    assert len(list(ensure(*own(f"npz:{other}"), out))) == 1
 
 
 def test_a_relative_path_works_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,7 +122,7 @@ def test_a_relative_path_works_from_any_folder(tmp_path: Path, monkeypatch: pyte
     arrays(Path("mine.npz"))
     Path("split.json").write_text(json.dumps([list(range(20)), list(range(20, 48))]))
     words = ["partition=file", "partition.path=split.json"]
-    records = run(own("npz:mine.npz", *words), tmp_path / "run")
+    records = run(*own("npz:mine.npz", *words), tmp_path / "run")
     next(records)
     records.close()
     monkeypatch.chdir(tmp_path / "there")
@@ -143,17 +143,17 @@ def test_a_refused_command_changes_nothing(tmp_path: Path) -> None:
     """Neither while another process has the run, nor when its data are gone."""
     one = arrays(tmp_path / "one.npz")
     out = tmp_path / "run"
-    records = run(own(f"npz:{one}"), out)
+    records = run(*own(f"npz:{one}"), out)
     next(records)
     before = contents(out)
     with pytest.raises(UserError, match="being written by another process"):
-        list(resume(out, experiment=RunDirectory.open(out).experiment().model_copy(update={"rounds": 16})))
+        list(resume(out, options=RunOptions(rounds=16)))
     assert contents(out) == before
     records.close()
     one.unlink()
     before = contents(out)
     with pytest.raises(UserError, match=r"one\.npz"):
-        list(resume(out, experiment=RunDirectory.open(out).experiment().model_copy(update={"rounds": 16})))
+        list(resume(out, options=RunOptions(rounds=16)))
     assert contents(out) == before
 
 

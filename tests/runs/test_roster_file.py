@@ -2,9 +2,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from feddecorr.runs.files import read_roster, write_roster
 from small import simulate
 
+from feddecorr.runs.files import read_roster, write_roster
 from feddecorr.server.federation import Roster
 
 

@@ -104,7 +104,7 @@ class Seen:
 
 
 def settings_of(scale: Scale, labels: Labels, settings: str = "") -> tuple[Experiment, RunOptions]:
-    """Return the experiment that labels mean at a scale, and how it is run: every run's words, the labels', the special, the study's."""
+    """Return what labels mean at a scale: every run's words, the labels', the special, the study's."""
     known = [AXES[axis](scale, labels[axis]) for axis in AXES if axis in labels]
     others = [f"{axis}={value}" for axis, value in labels.items() if axis not in AXES]
     special = [when.words for when in scale.when if when.applies(labels)]

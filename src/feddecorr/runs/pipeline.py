@@ -81,27 +81,14 @@ def ensure(
 
 
 def _continue(experiment: Experiment, options: RunOptions, path: Path | None, through: Clients | None) -> Records:
-    if path is not None:
-        if RunDirectory(path).is_done(experiment, options):
-            tidy(path)
-            return
-    elif options.trackers:
+    if path is None and options.trackers:
         raise UserError("trackers read what a run keeps: give it a directory (out=…)")
-    if through is None:
-        options.engine.check()
+    if path is not None and RunDirectory(path).is_done(experiment, options):
+        tidy(path)
+        return
     # What is wrong with the data or the network is reported before there is a run.
-    clients = through or Simulation(experiment, device=options.device, evaluation=options.evaluation)
-    federation, batching = clients.federation, ""
-    if through is not None:
-        _refuse_other(experiment, federation)
-    if options.auto_batching:
-        task, batching = federation.task.choose_batching()
-        federation = replace(federation, task=task)
-    if federation.task.together.clients > 1 and (through is not None or options.engine.one_by_one):
-        raise UserError(
-            f"training.clients_per_batch={federation.task.together.clients}: clients of a live connection or on "
-            "Flower train one by one, each where it is; say training.clients_per_batch=1"
-        )
+    clients = _reach(experiment, options, through)
+    federation, batching = _resolve(clients, options)
     experiment = federation.experiment
     start, names = federation.begin()
     for transform in experiment.transforms.values():
@@ -114,9 +101,10 @@ def _continue(experiment: Experiment, options: RunOptions, path: Path | None, th
         if done >= options.rounds:
             return
         if isinstance(clients, Simulation):
-            run_clients = stack.enter_context(options.engine.open(federation.task, clients.shards, run.memories))
+            opened = options.engine.open(federation.task, clients.shards, run.memories)
         else:
-            run_clients = stack.enter_context(clients.open(run.memories))
+            opened = clients.open(run.memories)
+        run_clients = stack.enter_context(opened)
         track = stack.enter_context(following(run, options.trackers, experiment, options))
         evaluations = Evaluations(federation, options, clients if isinstance(clients, Evaluating) else None)
         started = time.perf_counter()
@@ -132,7 +120,26 @@ def _continue(experiment: Experiment, options: RunOptions, path: Path | None, th
             started = time.perf_counter()
 
 
-def _refuse_other(experiment: Experiment, federation: Federation) -> None:
-    """Refuse a connection for another experiment."""
-    if different := list(differences(federation.experiment.content(), experiment.content())):
+def _reach(experiment: Experiment, options: RunOptions, through: Clients | None) -> Clients:
+    """Return the clients: those of a connection for this very experiment, or simulated ones."""
+    if through is None:
+        options.engine.check()
+        return Simulation(experiment, device=options.device, evaluation=options.evaluation)
+    if different := list(differences(through.federation.experiment.content(), experiment.content())):
         raise UserError(f"the connection is for another experiment ({', '.join(different)}): give both the same")
+    return through
+
+
+def _resolve(clients: Clients, options: RunOptions) -> tuple[Federation, str]:
+    """Return the federation with a number in place of what is asked for as auto, and why that is 1, where it is."""
+    federation, batching = clients.federation, ""
+    if options.auto_batching:
+        task, batching = federation.task.choose_batching()
+        federation = replace(federation, task=task)
+    apart = not isinstance(clients, Simulation) or options.engine.one_by_one
+    if federation.task.together.clients > 1 and apart:
+        raise UserError(
+            f"training.clients_per_batch={federation.task.together.clients}: clients of a live connection or on "
+            "Flower train one by one, each where it is; say training.clients_per_batch=1"
+        )
+    return federation, batching

@@ -121,8 +121,11 @@ class Record:
 
     def to_dict(self) -> dict[str, Any]:
         """Return all but the state, ready for JSON, whose keys are strings."""
-        document: dict[str, Any] = _adapter().dump_python(self, mode="json")
-        return document
+        document: dict[str, Any] = _adapter().dump_python(self, warnings=False)
+        return {
+            name: {str(key): inner for key, inner in value.items()} if isinstance(value, dict) else value
+            for name, value in document.items()
+        }
 
     @classmethod
     def from_dict(cls, document: Any) -> Record:

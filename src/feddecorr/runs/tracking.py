@@ -68,7 +68,7 @@ class Follower:
     def catch_up(self, record: Record | None = None) -> None:
         """Hand over all finished rounds that the tracker lacks; the newest may be given."""
         done = self._told.rounds
-        if done == 0:
+        if done == 0 and record is None:
             settings = flatten(to_settings(self._experiment, self._options))
             self._log.settings({key: _simple(value) for key, value in settings.items()})
         records = [record] if record is not None and record.round == done + 1 else self._run.rounds()

@@ -121,7 +121,7 @@ class SweepStudy(Study):
         return known is None or option in known.model_fields  # of a kind from outside, its own validation decides
 
     def _parse(self, combination: Combination, settings: dict[str, Any]) -> tuple[Experiment, RunOptions] | None:
-        """Return the experiment and its options, if the combination makes sense; only then must its settings be right."""
+        """Return the run, if the combination makes sense; only then must its settings be right."""
         if any(all(_same(combination[key], value) for key, value in rule.items()) for rule in self._skip):
             return None
         try:
