@@ -27,8 +27,8 @@ from feddecorr.config.overrides import read_overrides
 from feddecorr.core.files import load_tensors
 from feddecorr.report.runs_page import write_report
 from feddecorr.runs.directory import RunDirectory
+from feddecorr.runs.files import Mark, write_weights
 from feddecorr.runs.pipeline import run
-from feddecorr.runs.weights_file import Mark, write_weights
 
 WORDS = ("data=digits", "rounds=1", "training.epochs=1", "regularizers=feddecorr")
 DRAWN = "[...document.querySelectorAll('.plotly-graph-div')].every(figure => figure.querySelector('.trace, .hm'))"

@@ -10,7 +10,7 @@ from statistics import fmean
 
 from benchmarks.quotes.records import ROOT, table
 from feddecorr.paper.claims.evidence import PairedRuns, paired_runs, runs_of, sample
-from feddecorr.paper.grid import experiment
+from feddecorr.paper.grid import settings_of
 from feddecorr.paper.scales import find_scale
 from feddecorr.results.contexts import context
 from feddecorr.results.local_models import local_values
@@ -31,7 +31,9 @@ def summaries() -> list[Summary]:
 def main_runs(scale: str) -> list[Summary]:
     """Return the runs of the main comparison: FedAvg without and with FedDecorr, at the paper's strength."""
     labels: Labels = {"data": "cifar10", "method": "fedavg", "alpha": 0.1}
-    arms = [experiment(find_scale(scale), {**labels, "regularizer": name}).to_dict() for name in ("none", "feddecorr")]
+    arms = [
+        settings_of(find_scale(scale), {**labels, "regularizer": name})[0].to_dict() for name in ("none", "feddecorr")
+    ]
     alike = {context(replace(run, experiment=arm), ALPHA) for run in summaries()[:1] for arm in arms}
     return [run for run in summaries() if context(run, ALPHA) in alike]
 

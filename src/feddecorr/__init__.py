@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from feddecorr.collapse.statistics import Statistics
     from feddecorr.config.experiment import Experiment
     from feddecorr.config.measures import Measure
+    from feddecorr.config.options import RunOptions
+    from feddecorr.config.settings import parse_settings
     from feddecorr.core.client_memory import Memories
     from feddecorr.core.evidence import Evidence
     from feddecorr.core.messages import Broadcast, Failure, RoundInfo, Server, Update, failure
@@ -99,6 +101,7 @@ _HOMES = {
     "RunClients": "feddecorr.server.federation",
     "RunDirectory": "feddecorr.runs.directory",
     "RunError": "feddecorr.errors",
+    "RunOptions": "feddecorr.config.options",
     "Server": "feddecorr.core.messages",
     "Shape": "feddecorr.models.model",
     "Shard": "feddecorr.training.shards",
@@ -128,6 +131,7 @@ _HOMES = {
     "linear": "feddecorr.objective.terms",
     "load_runs": "feddecorr.results.frames",
     "mean_weights": "feddecorr.methods.method",
+    "parse_settings": "feddecorr.config.settings",
     "plot": "feddecorr.report.figures",
     "proximal": "feddecorr.objective.terms",
     "resume": "feddecorr.runs.pipeline",
@@ -180,6 +184,7 @@ __all__ = [
     "RunClients",
     "RunDirectory",
     "RunError",
+    "RunOptions",
     "Server",
     "Shape",
     "Shard",
@@ -209,6 +214,7 @@ __all__ = [
     "linear",
     "load_runs",
     "mean_weights",
+    "parse_settings",
     "plot",
     "proximal",
     "resume",

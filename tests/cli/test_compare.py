@@ -16,7 +16,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for regularizers in ("none", "feddecorr"):
             for seed in range(2 if (method, regularizers) == ("fedprox", "none") else 3):
                 words = [f"method={method}", f"regularizers={regularizers}", f"seed={seed}"]
-                list(run(small(*words, "rounds=2"), folder / "-".join(words)))
+                list(run(*small(*words, "rounds=2"), folder / "-".join(words)))
     return folder
 
 

@@ -68,8 +68,8 @@ def test_json_has_every_measure_under_its_plain_name(feddecorr: CommandLine, fea
 
 def test_runs_are_compared_with_the_homogeneous_one(feddecorr: CommandLine, tmp_path: Path) -> None:
     """Side by side, with their local models."""
-    list(run(small("rounds=1"), tmp_path / "skewed"))
-    list(run(small("rounds=1", "partition=homogeneous"), tmp_path / "alpha=inf"))
+    list(run(*small("rounds=1"), tmp_path / "skewed"))
+    list(run(*small("rounds=1", "partition=homogeneous"), tmp_path / "alpha=inf"))
     outcome = feddecorr("diagnose", tmp_path / "skewed", tmp_path / "alpha=inf", "--clients", "0,3")
     assert outcome.code == 0
     assert "as of alpha=inf (homogeneous), round 1, global" in outcome.out
@@ -81,7 +81,7 @@ def test_runs_are_compared_with_the_homogeneous_one(feddecorr: CommandLine, tmp_
 
 def test_any_model_with_its_weights(feddecorr: CommandLine, tmp_path: Path) -> None:
     """A run's weights, given as a file, are diagnosed as the run recorded them."""
-    *_, last = run(small("rounds=1"), tmp_path / "a")
+    *_, last = run(*small("rounds=1"), tmp_path / "a")
     words = ["--model", "convnet", "model.widths=[8,16]", "--data", "synthetic", *DATA]
     outcome = feddecorr("diagnose", *words, "--weights", tmp_path / "a" / "weights.safetensors", "--json")
     assert outcome.document["effective_rank"] == pytest.approx(last.effective_rank)
@@ -92,7 +92,7 @@ def test_any_model_with_its_weights(feddecorr: CommandLine, tmp_path: Path) -> N
 
 def test_statistics_of_each_batch(feddecorr: CommandLine, tmp_path: Path) -> None:
     """A run and its weights as a file are diagnosed alike, and otherwise than with the model's own statistics."""
-    list(run(small("rounds=1"), tmp_path / "a"))
+    list(run(*small("rounds=1"), tmp_path / "a"))
     words = ["--model", "convnet", "model.widths=[8,16]", "--data", "synthetic", *DATA]
     file = tmp_path / "a" / "weights.safetensors"
     plain = feddecorr("diagnose", tmp_path / "a", "--json").document
@@ -105,7 +105,7 @@ def test_statistics_of_each_batch(feddecorr: CommandLine, tmp_path: Path) -> Non
 
 def test_averaging_and_blame_in_words_tables_and_pictures(feddecorr: CommandLine, tmp_path: Path) -> None:
     """As text and as JSON; of the clients' models themselves, what was asked for."""
-    list(run(small("rounds=1", "partition.alpha=0.1"), tmp_path / "a"))
+    list(run(*small("rounds=1", "partition.alpha=0.1"), tmp_path / "a"))
     outcome = feddecorr("diagnose", tmp_path / "a", "--averaging", "--layers", "--clients", "all")
     assert outcome.code == 0
     for words in ("does averaging itself collapse?", "their average", "what goes into", "who is to blame?", "raised"):

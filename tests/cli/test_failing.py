@@ -15,15 +15,15 @@ from small import small, write_settings
 
 from feddecorr.cli.console import print_text, write_all_letters
 from feddecorr.core import files
+from feddecorr.runs.files import read_mark, write_weights
 from feddecorr.runs.pipeline import run
-from feddecorr.runs.weights_file import read_mark, write_weights
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Make a run of two rounds with all kinds of files."""
     out = tmp_path_factory.mktemp("whole") / "run"
-    list(run(small("method=scaffold", "rounds=2"), out))
+    list(run(*small("method=scaffold", "rounds=2"), out))
     return out
 
 

@@ -23,7 +23,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for seed in range(2):
             words = [f"regularizers={regularizers}", f"seed={seed}"]
             extra = ["rounds=2", "evaluation.clients=true", "evaluation.epochs=true"]
-            list(run(small(*words, *extra), folder / "-".join(words)))
+            list(run(*small(*words, *extra), folder / "-".join(words)))
     return folder
 
 

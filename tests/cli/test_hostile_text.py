@@ -32,7 +32,7 @@ def strangers(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for place in (0, 1):
         out = folder / "runs" / f"{'|'.join(NAMES[4 * place : 4 * place + 8])}"[:100]
         words = ["regularizers=feddecorr"] if place else []
-        list(run(small("rounds=2", "evaluation.epochs=true", *words), out))
+        list(run(*small("rounds=2", "evaluation.epochs=true", *words), out))
         _spoil(out)
     lines = []
     for out in (folder / "runs").iterdir():
@@ -225,7 +225,7 @@ def test_what_a_file_claims_to_be_its_command_is_never_shown(feddecorr: CommandL
     (place / "costs" / "loss.json").write_text(json.dumps(costs))
     (place / "costs" / "methods.json").write_text(json.dumps(methods))
     line = json.loads((place / "records.jsonl").read_text().splitlines()[0])
-    readable = {**line, "experiment": json.loads(json.dumps({**small().to_dict(), "rounds": 2}))}
+    readable = {**line, "experiment": json.loads(json.dumps({**small().experiment.to_dict(), "rounds": 2}))}
     (place / "records.jsonl").write_text(f"{json.dumps(line)}\n{json.dumps(readable)}\n")
     told = feddecorr("claims", "records.jsonl", "costs", "--json")
     assert told.code == 0, told.err

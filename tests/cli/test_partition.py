@@ -5,9 +5,7 @@ from pathlib import Path
 
 import pytest
 from command_line import CommandLine
-from small import small, write_settings
-
-from feddecorr.server.federation import Simulation
+from small import simulate, write_settings
 
 
 @pytest.fixture(autouse=True)
@@ -20,7 +18,7 @@ def test_the_split_is_that_of_a_run(feddecorr: CommandLine, here: Path) -> None:
     """The counts, the file and the numbers are those of the split that `run` would train on."""
     outcome = feddecorr("partition", write_settings(here / "s.json"), "seed=3", "--out", "split.json", "--json")
     assert outcome.code == 0
-    simulation = Simulation(small("seed=3"))
+    simulation = simulate("seed=3")
     assert json.loads((here / "split.json").read_text()) == [part.tolist() for part in simulation.shards.parts]
     document = outcome.document
     assert [sum(row) for row in document["counts"]] == [len(part) for part in simulation.shards.parts]

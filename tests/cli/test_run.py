@@ -16,7 +16,7 @@ def settings(tmp_path: Path) -> Path:
 def test_a_run_is_what_python_makes_of_the_same_words(feddecorr: CommandLine, tmp_path: Path, settings: Path) -> None:
     done = feddecorr("run", settings, "rounds=2", "regularizers=feddecorr", "--out", tmp_path / "run", "--json")
     assert done.code == 0
-    expected = [record for record, _ in result(run(small("rounds=2", "regularizers=feddecorr")))]
+    expected = [record for record, _ in result(run(*small("rounds=2", "regularizers=feddecorr")))]
     assert [without_time(record) for record in done.document["rounds"]] == expected
 
 

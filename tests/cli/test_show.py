@@ -15,7 +15,7 @@ from feddecorr.runs.pipeline import run
 
 
 def test_show_prints_a_line_for_each_round(feddecorr: CommandLine, tmp_path: Path) -> None:
-    list(run(small("evaluation.every=2", "regularizers=feddecorr"), tmp_path / "run"))
+    list(run(*small("evaluation.every=2", "regularizers=feddecorr"), tmp_path / "run"))
     lines = feddecorr("show", tmp_path / "run").out.splitlines()
     assert len(lines) == 2 + 3
     assert lines[1].split()[:3] == ["round", "accuracy", "loss"]
@@ -25,7 +25,7 @@ def test_show_prints_a_line_for_each_round(feddecorr: CommandLine, tmp_path: Pat
 
 
 def test_show_has_no_column_for_what_was_never_measured(feddecorr: CommandLine, tmp_path: Path) -> None:
-    list(run(small("rounds=2"), tmp_path / "run"))
+    list(run(*small("rounds=2"), tmp_path / "run"))
     forget_models(tmp_path / "run")
     lines = feddecorr("show", tmp_path / "run").out.splitlines()
     assert lines[1].split() == ["round", "cross_entropy", "seconds"]
@@ -33,7 +33,7 @@ def test_show_has_no_column_for_what_was_never_measured(feddecorr: CommandLine, 
 
 
 def test_show_counts_the_clients_that_are_missing(feddecorr: CommandLine, tmp_path: Path) -> None:
-    list(run(small("rounds=1"), tmp_path / "run"))
+    list(run(*small("rounds=1"), tmp_path / "run"))
     (record,) = RunDirectory.open(tmp_path / "run").rounds()
     line = json.dumps(replace(record, missing={1: "no answer", 3: "no answer"}).to_dict())
     (tmp_path / "run" / "rounds.jsonl").write_text(line + "\n")
@@ -43,14 +43,14 @@ def test_show_counts_the_clients_that_are_missing(feddecorr: CommandLine, tmp_pa
 
 
 def test_show_speaks_json(feddecorr: CommandLine, tmp_path: Path) -> None:
-    list(run(small("rounds=1"), tmp_path / "run"))
+    list(run(*small("rounds=1"), tmp_path / "run"))
     document = feddecorr("show", tmp_path / "run", "--json").document
     assert document["experiment"]["rounds"] == 1
     assert len(document["rounds"][0]["model"]["singular_values"]) == 16
 
 
 def test_an_unfinished_run_says_how_to_go_on(feddecorr: CommandLine, tmp_path: Path) -> None:
-    records = run(small(), tmp_path / "run")
+    records = run(*small(), tmp_path / "run")
     next(records)
     shown = feddecorr("show", tmp_path / "run")
     assert "1 of 3 rounds" in shown.out
@@ -59,7 +59,7 @@ def test_an_unfinished_run_says_how_to_go_on(feddecorr: CommandLine, tmp_path: P
 
 def test_a_run_without_a_finished_round_says_so(feddecorr: CommandLine, tmp_path: Path) -> None:
     with pytest.raises(RunError):
-        next(run(small("method=outside:Failing", "method.round=1"), tmp_path / "run"))
+        next(run(*small("method=outside:Failing", "method.round=1"), tmp_path / "run"))
     shown = feddecorr("show", tmp_path / "run")
     assert (shown.code, shown.out) == (
         0,

@@ -3,9 +3,9 @@ import shlex
 import pytest
 from small import small
 
-from feddecorr.config.command import command, text, words
-from feddecorr.config.experiment import REGISTRIES, Experiment
+from feddecorr.config.options import REGISTRIES
 from feddecorr.config.overrides import read_overrides
+from feddecorr.config.settings import command, overrides, parse_settings, text
 
 CASES = [
     "",
@@ -20,12 +20,11 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_command_says_the_experiment_and_nothing_of_the_engine(case: str) -> None:
-    experiment = small(*case.split())
-    said = shlex.split(command(experiment))
+def test_the_command_says_the_experiment_and_how_it_is_run(case: str) -> None:
+    experiment, options = small(*case.split(), "engine=pool", "trackers=tensorboard")
+    said = shlex.split(command(experiment, options))
     assert said[:2] == ["feddecorr", "run"]
-    assert Experiment.parse(read_overrides(said[2:])) == experiment
-    assert command(small(*case.split(), "engine=pool")) == command(experiment)
+    assert parse_settings(read_overrides(said[2:])) == (experiment, options)
 
 
 @pytest.mark.parametrize("value", ["word", "1", "true", "1979-05-27", "a=b", "", "with spaces", 3, 0.5, True, [1, 2]])
@@ -34,7 +33,7 @@ def test_a_value_is_read_back_as_it_was(value: object) -> None:
 
 
 def test_a_table_says_its_name_first() -> None:
-    assert words("method", {"mu": 5, "name": "moon"}) == ["method=moon", "method.mu=5"]
+    assert overrides("method", {"mu": 5, "name": "moon"}) == ["method=moon", "method.mu=5"]
 
 
 @pytest.mark.parametrize("family", list(REGISTRIES))

@@ -6,7 +6,7 @@ import pytest
 import torch
 from pages import ROOT
 from plain import send
-from small import digest, result, small
+from small import digest, result, simulate, small
 
 from feddecorr.config.experiment import Experiment
 from feddecorr.config.training import Evaluation, Training
@@ -14,13 +14,12 @@ from feddecorr.core.messages import Update
 from feddecorr.core.parsing import read_list
 from feddecorr.errors import UserError
 from feddecorr.runs.pipeline import resume, run
-from feddecorr.server.federation import Simulation
 from feddecorr.training.client import Client
 
 
 def train(*words: str, number: int = 1, client: int = 0) -> Update:
     """Return what a client sends after a round."""
-    simulation = Simulation(small(*words))
+    simulation = simulate(*words)
     return Client(simulation.task)(send(simulation.federation.start(), number), simulation.shards[client], {})[0]
 
 
@@ -42,7 +41,7 @@ def passes(update: Update) -> int:
     ],
 )
 def test_local_work_is_told_in_epochs_parts_of_them_or_steps(words: list[str], batches: int, steps: list[int]) -> None:
-    assert small(*words).training.steps_per_epoch(batches) == steps
+    assert small(*words).experiment.training.steps_per_epoch(batches) == steps
 
 
 def test_as_many_steps_as_two_epochs_have_are_two_epochs() -> None:
@@ -71,15 +70,17 @@ def test_a_page_names_every_option_of_evaluation_with_its_default() -> None:
 
 
 def test_a_constant_schedule_is_none_and_a_step_drops() -> None:
-    assert [small().training.rate(number) for number in (1, 50)] == [0.05, 0.05]
-    step = small("training.schedule=step", "training.schedule.every=2", "training.schedule.drop=0.1").training
+    assert [small().experiment.training.rate(number) for number in (1, 50)] == [0.05, 0.05]
+    step = small(
+        "training.schedule=step", "training.schedule.every=2", "training.schedule.drop=0.1"
+    ).experiment.training
     assert [step.rate(number) for number in range(1, 6)] == pytest.approx([0.05, 0.05, 0.005, 0.005, 0.0005])
 
 
 def test_a_cosine_falls_from_the_learning_rate_to_its_floor() -> None:
     """And stays there; in the middle it is half way."""
     words = ["training.schedule=cosine", "training.schedule.over=10", "training.schedule.floor=0.2"]
-    training = small(*words).training
+    training = small(*words).experiment.training
     rates = [training.rate(number) for number in range(1, 14)]
     assert rates[0] == 0.05
     assert rates[5] == pytest.approx(0.05 * 0.6)
@@ -111,16 +112,16 @@ def test_a_schedule_is_the_learning_rate_of_each_round(name: str) -> None:
 
 def test_a_run_under_a_schedule_can_be_interrupted_and_made_longer(tmp_path: object) -> None:
     words = ["training.schedule=cosine", "training.schedule.over=3", "method=scaffold"]
-    expected = result(run(small(*words)))
-    begun = result(run(small(*words, "rounds=1"), f"{tmp_path}/run"))
-    assert begun + result(resume(f"{tmp_path}/run", experiment=small(*words))) == expected
+    expected = result(run(*small(*words)))
+    begun = result(run(*small(*words, "rounds=1"), f"{tmp_path}/run"))
+    assert begun + result(resume(f"{tmp_path}/run", *small(*words))) == expected
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
 def test_the_amount_is_what_the_drift_is_divided_by(momentum: float) -> None:
     """On the first round SCAFFOLD's variate is the mean gradient: amount counts the learning rate, momentum or not."""
     words = ["training.weight_decay=0", f"training.momentum={momentum}", "training.steps=1", "method=scaffold"]
-    sent = Simulation(small(*words)).federation.start()
+    sent = simulate(*words).federation.start()
     one, other = train(*words, "training.lr=0.05"), train(*words, "training.lr=0.2")
     for name, change in one.extra.items():
         torch.testing.assert_close(change, other.extra[name], rtol=1e-3, atol=1e-5)
@@ -129,7 +130,7 @@ def test_the_amount_is_what_the_drift_is_divided_by(momentum: float) -> None:
 
 def test_clipping_bounds_a_step_and_a_wide_bound_changes_nothing() -> None:
     words = ["training.steps=1", "training.momentum=0", "training.weight_decay=0"]
-    start = Simulation(small(*words)).federation.start().weights
+    start = simulate(*words).federation.start().weights
     clipped = train(*words, "training.max_grad_norm=0.01").weights
     length = sum(float((clipped[name] - start[name]).square().sum()) for name in start) ** 0.5
     assert length == pytest.approx(0.05 * 0.01, rel=1e-3)
@@ -137,7 +138,7 @@ def test_clipping_bounds_a_step_and_a_wide_bound_changes_nothing() -> None:
 
 
 def test_adamw_learns_and_what_needs_sgd_refuses_it() -> None:
-    losses = [record.terms["cross_entropy"] for record in run(small("training.optimizer=adamw", "training.lr=0.01"))]
+    losses = [record.terms["cross_entropy"] for record in run(*small("training.optimizer=adamw", "training.lr=0.01"))]
     assert losses[-1] < losses[0]
     for name in ("scaffold", "fednova"):
         with pytest.raises(UserError, match=f"{name} .* needs training.optimizer=sgd, not adamw"):
@@ -147,12 +148,12 @@ def test_adamw_learns_and_what_needs_sgd_refuses_it() -> None:
 def test_terms_of_each_local_epoch_are_recorded_by_wish() -> None:
     """Their mean over the epochs is the recorded mean, and training is the same with and without."""
     words = ["regularizers=feddecorr", "training.epochs=3", "rounds=1"]
-    (plain,) = run(small(*words))
-    (record,) = run(small(*words, "evaluation.epochs=true"))
+    (plain,) = run(*small(*words))
+    (record,) = run(*small(*words, "evaluation.epochs=true"))
     assert plain.local_terms == {}
     assert digest(plain.state) == digest(record.state)
     assert sorted(record.local_terms) == [0, 1, 2, 3]
-    sizes = Simulation(small(*words)).shards.sizes
+    sizes = simulate(*words).shards.sizes
     for term in ("cross_entropy", "feddecorr"):
         means = {client: sum(terms[term]) / 3 for client, terms in record.local_terms.items()}
         total = sum(means[client] * int(sizes[client]) for client in means) / 120
@@ -181,19 +182,19 @@ def test_threads_are_shared_out_to_those_who_play(
     """By the cores and the cohort; who runs the clients changes nothing."""
     monkeypatch.setattr("os.cpu_count", lambda: cores)
     for engine in ("serial", "pool"):
-        assert small("training.threads=auto", f"engine={engine}", *words).training.threads == threads
+        assert small("training.threads=auto", f"engine={engine}", *words).experiment.training.threads == threads
 
 
 def test_threads_that_were_picked_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is written down is their number, so a run is gone on with alike on any machine."""
     monkeypatch.setattr("os.cpu_count", lambda: 8)
-    picked = small("training.threads=auto", "clients=2")
+    picked = small("training.threads=auto", "clients=2").experiment
     monkeypatch.setattr("os.cpu_count", lambda: 64)
     again = Experiment.parse(picked.to_dict())
     assert again == picked
     assert again.training.threads == 4
-    assert again.digest() != small("training.threads=auto", "clients=2").digest()
-    assert again.digest() == small("training.threads=4", "clients=2").digest()
+    assert again.digest() != small("training.threads=auto", "clients=2").experiment.digest()
+    assert again.digest() == small("training.threads=4", "clients=2").experiment.digest()
 
 
 @pytest.mark.parametrize("wrong", ["many", -1, 1.5])

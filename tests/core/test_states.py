@@ -63,11 +63,12 @@ def test_every_method_takes_networks_with_frozen_layers_and_tied_weights(
 ) -> None:
     """Frozen layers stay as they were, runs can be interrupted, and engines agree: with and without clients' memory."""
     words = [f"method={name}", f"model={model}", "rounds=2", "regularizers=feddecorr"]
-    experiment = small(*words).model_copy(update={"clients": 4})
-    records = list(run(experiment))
-    begun = result(run(experiment.model_copy(update={"rounds": 1}), f"{tmp_path}/run"))
+    experiment, options = small(*words)
+    experiment = experiment.model_copy(update={"clients": 4})
+    records = list(run(experiment, options))
+    begun = result(run(experiment, options.model_copy(update={"rounds": 1}), f"{tmp_path}/run"))
     engine = ["engine=pool", "engine.workers=2"] if name in ("fedavg", "scaffold") else []
-    assert begun + result(resume(f"{tmp_path}/run", experiment=small(*words, *engine))) == result(records)
+    assert begun + result(resume(f"{tmp_path}/run", *small(*words, *engine))) == result(records)
     if model == "outside:frozen":
         first, *_, last = records
         assert torch.equal(first.state["0.weight"], last.state["0.weight"])
@@ -76,7 +77,7 @@ def test_every_method_takes_networks_with_frozen_layers_and_tied_weights(
 
 def test_the_state_of_a_record_is_what_load_state_dict_takes(tmp_path: Path, feddecorr: CommandLine) -> None:
     """Also with a weight under two names and a buffer that no state_dict holds; so does the file of weights."""
-    record = next(run(small("model=outside:Tied", "rounds=1"), tmp_path / "run"))
+    record = next(run(*small("model=outside:Tied", "rounds=1"), tmp_path / "run"))
     model = Tied(4, 1)
     model.load_state_dict(record.state)
     assert torch.equal(model.once.weight, model.twice.weight)

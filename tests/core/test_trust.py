@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 from command_line import CommandLine
-from small import SETTINGS, result, small, write_settings
+from small import SETTINGS, result, simulate, small, write_settings
 
-from feddecorr.config.command import command
 from feddecorr.config.experiment import REGISTRIES, Experiment
+from feddecorr.config.settings import command
 from feddecorr.config.training import CHOICES
 from feddecorr.core.trust import VARIABLE, Trust
 from feddecorr.errors import UserError
@@ -70,7 +70,7 @@ def was_executed(place: Path) -> bool:
 def spoil(place: Path, named: dict[str, Any]) -> Path:
     """Make a run whose file names the module in that place."""
     out = place / "run"
-    list(run(small("rounds=1"), out))
+    list(run(*small("rounds=1"), out))
     file = out / "experiment.json"
     stored = json.loads(file.read_text()) | json.loads(json.dumps(named).replace("MODULE", place.name))
     file.write_text(json.dumps({**stored, "rounds": 2}))
@@ -171,17 +171,17 @@ def test_an_allowed_package_is_that_package_alone(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_task_from_elsewhere_names_code_only_for_who_trusts_its_sender() -> None:
-    document = Simulation(small("method=outside:Failing")).task.to_dict()
+    document = simulate("method=outside:Failing").task.to_dict()
     with pytest.raises(UserError, match="outside:Failing"):
         Task.from_dict(document)
     assert Task.from_dict(document, trust=True).experiment == small("method=outside:Failing")
 
 
 def test_a_run_with_one_s_own_kind_needs_no_trust_where_the_experiment_is_given(tmp_path: Path) -> None:
-    experiment = small("method=outside:Failing", "method.round=9", "rounds=2")
-    list(run(small("method=outside:Failing", "method.round=9", "rounds=1"), tmp_path / "run"))
-    rest = result(resume(tmp_path / "run", experiment=experiment))
-    assert rest == result(run(experiment))[1:]
+    experiment, options = small("method=outside:Failing", "method.round=9", "rounds=2")
+    list(run(*small("method=outside:Failing", "method.round=9", "rounds=1"), tmp_path / "run"))
+    rest = result(resume(tmp_path / "run", experiment, options))
+    assert rest == result(run(experiment, options))[1:]
 
 
 def test_the_working_directory_is_no_place_to_import_from(tmp_path: Path) -> None:

@@ -94,14 +94,14 @@ def test_autoaugment_refuses_channels_that_are_no_colours() -> None:
 
 def test_a_run_with_augmentation_can_be_repeated_and_differs_from_one_without() -> None:
     words = ("rounds=1", "data.size=16", "data.augment=crop,flip,autoaugment")
-    first, again, plain = (result(run(small(*some))) for some in (words, words, words[:2]))
+    first, again, plain = (result(run(*small(*some))) for some in (words, words, words[:2]))
     assert first == again
     assert first != plain
 
 
 def test_names_of_augmentations_are_checked() -> None:
-    assert small("data.augment=none").data.augment == ()
-    assert small("data.augment=flip,crop").data.augment == ("flip", "crop")
+    assert small("data.augment=none").experiment.data.augment == ()
+    assert small("data.augment=flip,crop").experiment.data.augment == ("flip", "crop")
     with pytest.raises(UserError, match="autoaugment"):
         small("data.augment=flip,cutout")
     with pytest.raises(UserError, match="'crop' or 'flip'"):

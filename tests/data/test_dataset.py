@@ -89,7 +89,7 @@ def test_every_fifth_image_of_a_class_is_split_off() -> None:
 def test_a_kind_may_take_its_argument_after_a_colon(tmp_path: Path) -> None:
     """And is written down with its option's name, from which it is read again."""
     for word in (f"folder:{tmp_path}/a:b", f"npz:{tmp_path}/a.npz"):
-        data = small(f"data={word}", "data.train=7").data
+        data = small(f"data={word}", "data.train=7").experiment.data
         name, _, path = word.partition(":")
         assert DATA.dump(data)["path"] == path
         assert DATA.name(data) == name

@@ -121,7 +121,7 @@ def stored(file: Path) -> list[dict[str, bytes]]:
 def test_a_federation_learns_it(tmp_path: Path) -> None:
     made().save_to_disk(str(tmp_path / "set"))
     words = (f"data=hf:{tmp_path / 'set'}", "clients=2", "partition.minimum=2", "rounds=1")
-    (record,) = run(small(*words), tmp_path / "run")
+    (record,) = run(*small(*words), tmp_path / "run")
     assert record.accuracy is not None
 
 

@@ -67,7 +67,7 @@ def test_classes_that_are_numbers_are_in_their_order(tmp_path: Path) -> None:
 
 def test_a_federation_learns_a_table(path: Path) -> None:
     words = (f"data=table:{path}", "model=mlp", "model.widths=[16]", "clients=2", "partition.minimum=2", "rounds=5")
-    *_, last = run(small(*words, "training.lr=0.1", "regularizers=feddecorr"))
+    *_, last = run(*small(*words, "training.lr=0.1", "regularizers=feddecorr"))
     assert last.accuracy is not None
     assert last.accuracy > 0.7
 

@@ -3,7 +3,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small import digest, result, small
+from small import digest, result, simulate, small
 
 from feddecorr.core.client_memory import Memories
 from feddecorr.core.files import write_json
@@ -11,7 +11,6 @@ from feddecorr.core.messages import Broadcast, Update
 from feddecorr.errors import RunError, UserError
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import resume, run
-from feddecorr.server.federation import Simulation
 
 TOGETHER = "model=mlp model.widths=[16] clients=6 partition.minimum=3 training.clients_per_batch=2"
 
@@ -33,14 +32,14 @@ TOGETHER = "model=mlp model.widths=[16] clients=6 partition.minimum=3 training.c
 def case(request: pytest.FixtureRequest) -> tuple[list[str], list[Any]]:
     """Return an experiment and what the serial engine makes of it."""
     words = ["evaluation.batch=7", *request.param.split()]
-    return words, result(run(small(*words, "engine=serial", "participation=0.75")))
+    return words, result(run(*small(*words, "engine=serial", "participation=0.75")))
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3])
 def test_engines_agree_bit_for_bit(case: tuple[list[str], list[Any]], workers: int) -> None:
     words, expected = case
     pool = ["engine=pool", f"engine.workers={workers}", "participation=0.75"]
-    assert result(run(small(*words, *pool))) == expected
+    assert result(run(*small(*words, *pool))) == expected
 
 
 def bits(update: Update) -> str:
@@ -54,7 +53,7 @@ def bits(update: Update) -> str:
 @pytest.mark.parametrize("engine", ["serial", "pool"])
 def test_updates_can_be_kept(tmp_path: Path, engine: str, words: str) -> None:
     """A method may hold on to any of the updates while later clients train, also where others were let go."""
-    simulation = Simulation(small(f"engine={engine}", *words.split()))
+    simulation = simulate(f"engine={engine}", *words.split())
     server = simulation.federation.start()
     kept: list[tuple[Update, str]] = []
     with simulation.open(Memories(tmp_path)) as run_clients:
@@ -73,36 +72,36 @@ def test_updates_can_be_kept(tmp_path: Path, engine: str, words: str) -> None:
 def test_a_killed_worker_is_replaced_and_leaves_no_trace(tmp_path: Path, words: str) -> None:
     """Whether it played one client, a group, or several at once."""
     killed = ["method=outside:Killed", f"method.directory={tmp_path}"]
-    expected = result(run(small(*words.split(), "engine=serial")))
-    assert result(run(small(*words.split(), *killed, "engine=pool", "engine.workers=2"))) == expected
+    expected = result(run(*small(*words.split(), "engine=serial")))
+    assert result(run(*small(*words.split(), *killed, "engine=pool", "engine.workers=2"))) == expected
     assert len(list(tmp_path.iterdir())) == 1
 
 
 def test_a_client_whose_worker_always_dies_ends_the_run(tmp_path: Path) -> None:
     killed = ["method=outside:Killed", f"method.directory={tmp_path}", "method.times=1000"]
     with pytest.raises(RunError, match=r"client 1 failed in round 2.*exit code -9"):
-        list(run(small(*killed, "engine=pool", "engine.workers=2")))
+        list(run(*small(*killed, "engine=pool", "engine.workers=2")))
 
 
 @pytest.mark.parametrize("words", ["", TOGETHER])
 @pytest.mark.parametrize("engine", ["serial", "pool"])
 def test_a_client_that_raises_is_named_and_the_run_can_go_on(tmp_path: Path, engine: str, words: str) -> None:
     out = tmp_path / "run"
-    records = run(small("method=outside:Failing", f"engine={engine}", *words.split()), out)
+    records = run(*small("method=outside:Failing", f"engine={engine}", *words.split()), out)
     next(records)
     with pytest.raises(RunError, match="client 1 failed in round 2: ZeroDivisionError: as it was told to"):
         next(records)
     directory = RunDirectory.open(out)
     assert directory.finished_rounds() == 1
     # The cause is taken away, as a user would mend the method, and the run goes on to the same end.
-    mended = small("method=outside:Failing", "method.round=1000", f"engine={engine}", *words.split())
+    mended, mended_options = small("method=outside:Failing", "method.round=1000", f"engine={engine}", *words.split())
     write_json(out / "experiment.json", mended.to_dict())
-    assert result(resume(out, trust=True)) == result(run(mended))[1:]
+    assert result(resume(out, trust=True)) == result(run(mended, mended_options))[1:]
 
 
 def test_without_flower_the_message_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before there is a run."""
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(UserError, match=r"engine=flower needs ray: pip install 'feddecorr\[flower\]'"):
-        list(run(small("engine=flower"), tmp_path / "run"))
+        list(run(*small("engine=flower"), tmp_path / "run"))
     assert not (tmp_path / "run").exists()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from small import small, write_settings
+from small import simulate, write_settings
 
 from feddecorr.core.client_memory import Memories
 from feddecorr.core.messages import Broadcast
@@ -20,7 +20,6 @@ from feddecorr.core.states import State
 from feddecorr.engines import shared_memory
 from feddecorr.engines.shared_memory import SharedStates, StateLayout
 from feddecorr.errors import RunError
-from feddecorr.server.federation import Simulation
 
 
 def refuse(number: int) -> object:
@@ -51,7 +50,7 @@ def test_too_little_shared_memory_is_counted(size: int, monkeypatch: pytest.Monk
 def test_other_shortages_say_what_helps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.Tensor, "share_memory_", refuse(errno.EMFILE))
     with pytest.raises(RunError, match=r"ulimit -n"):
-        Simulation(small("engine=pool")).open(Memories(Path())).__enter__()
+        simulate("engine=pool").open(Memories(Path())).__enter__()
 
 
 class Full(Memories):
@@ -63,7 +62,7 @@ class Full(Memories):
 
 def test_a_worker_s_full_disk_is_no_lack_of_memory(tmp_path: Path) -> None:
     """It ends the run, as in this process, whatever is to be done about clients that are missing."""
-    simulation = Simulation(small("engine=pool", "engine.workers=2", "missing=continue"))
+    simulation = simulate("engine=pool", "engine.workers=2", "missing=continue")
     said = r"/full/\d: No space left on device \(make room on that disk\)"
     with simulation.open(Full(InnerPath(tmp_path))) as run_clients, pytest.raises(RunError, match=said):
         list(run_clients(Broadcast.of(1, simulation.federation.start()), [0, 1, 2, 3]))

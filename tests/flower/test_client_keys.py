@@ -46,10 +46,10 @@ KEYS = {node: f"key {node}".encode() for node in (7, 8, 9, 66)}
 
 def test_a_node_cannot_claim_the_number_of_another_key(tmp_path: Path) -> None:
     """Neither while the run goes on nor when it is taken up again; the right one can come back on another node."""
-    experiment = small(*WORDS, "missing=continue")
+    experiment, options = small(*WORDS, "missing=continue")
     there, said = grid(tmp_path, {7: 0, 8: 1, 9: 2}, KEYS), list[str]()
     connection = Deployment(there, experiment, tmp_path / "run", test=None, log=said.append)
-    records = ensure(experiment, tmp_path / "run", through=connection)
+    records = ensure(experiment, options, tmp_path / "run", through=connection)
     assert next(records).missing == {}
     config = there.configs.pop(8)
     there.configs[66] = config
@@ -61,14 +61,14 @@ def test_a_node_cannot_claim_the_number_of_another_key(tmp_path: Path) -> None:
     again = grid(tmp_path, {7: 0, 66: 1, 9: 2}, KEYS)
     said.clear()
     connection = Deployment(again, further, tmp_path / "run", test=None, log=said.append)
-    records = ensure(further, tmp_path / "run", through=connection)
+    records = ensure(*further, tmp_path / "run", through=connection)
     assert list(next(records).missing) == [1]
     records.close()
     assert any("node 66 is left out: client 1 belongs to the key" in line for line in said)
 
     back = grid(tmp_path, {7: 0, 88: 1, 9: 2}, {**KEYS, 88: KEYS[8]})
     connection = Deployment(back, further, tmp_path / "run", test=None, log=said.append)
-    assert [record.missing for record in ensure(further, tmp_path / "run", through=connection)] == [{}]
+    assert [record.missing for record in ensure(*further, tmp_path / "run", through=connection)] == [{}]
 
 
 def test_a_key_is_one_client(tmp_path: Path) -> None:
@@ -87,10 +87,10 @@ def test_without_keys_nobody_is_taken_where_keys_are_asked_for(tmp_path: Path) -
 
 def test_where_nodes_have_no_lasting_keys_numbers_are_free(tmp_path: Path) -> None:
     """A SuperLink that does not authenticate gives a node another key whenever it starts."""
-    experiment = small(*WORDS, "engine.authenticated=false", "missing=continue")
+    experiment, options = small(*WORDS, "engine.authenticated=false", "missing=continue")
     there = grid(tmp_path, {7: 0, 8: 1, 9: 2}, KEYS)
     connection = Deployment(there, experiment, tmp_path / "run", test=None, log=lambda _: None)
-    records = ensure(experiment, tmp_path / "run", through=connection)
+    records = ensure(experiment, options, tmp_path / "run", through=connection)
     next(records)
     there.configs[66] = there.configs.pop(8)
     assert next(records).missing == {}

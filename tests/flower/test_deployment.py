@@ -11,10 +11,9 @@ import pytest
 import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from local_grid import Answer, LocalGrid
-from small import digest, result, small
+from small import Small, digest, result, simulate, small
 
 from feddecorr import diagnose
-from feddecorr.config.experiment import Experiment
 from feddecorr.core.evidence import Evidence
 from feddecorr.core.messages import Update
 from feddecorr.core.states import load_into
@@ -29,7 +28,6 @@ from feddecorr.flower.payload import BYTES, CONFIG, CONTENT, unpack
 from feddecorr.methods import METHODS
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import ensure, resume, run
-from feddecorr.server.federation import Simulation
 
 CLIENTS = 3
 WORDS = [f"clients={CLIENTS}", "engine=flower", "engine.wait=0.01"]
@@ -44,13 +42,13 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="session")
 def dataset() -> Dataset:
     """Return all images."""
-    return Simulation(small(*WORDS)).dataset
+    return simulate(*WORDS).dataset
 
 
 @pytest.fixture
 def configs(tmp_path: Path, dataset: Dataset) -> dict[int, dict[str, Any]]:
     """Return nodes that hold nothing but their own images, in files of their own."""
-    shards = Simulation(small(*WORDS)).shards
+    shards = simulate(*WORDS).shards
     found = {}
     for client in range(CLIENTS):
         images, file = shards[client].images, tmp_path / f"images-{client}.npz"
@@ -63,14 +61,15 @@ def configs(tmp_path: Path, dataset: Dataset) -> dict[int, dict[str, Any]]:
 
 
 def connect(
-    grid: LocalGrid, experiment: Experiment, out: Path, *, test: Dataset | None = None, said: list[str] | None = None
+    grid: LocalGrid, settings: Small, out: Path, *, test: Dataset | None = None, said: list[str] | None = None
 ) -> Deployment:
-    return Deployment(grid, experiment, out, test=test, log=(said if said is not None else []).append)
+    return Deployment(grid, *settings, out, test=test, log=(said if said is not None else []).append)
 
 
-def elsewhere(*words: str) -> Experiment:
+def elsewhere(*words: str) -> Small:
     """Return the small experiment on images that the nodes hold."""
-    return small(*WORDS, *words).model_copy(update={"data": small("data=nodes").data})
+    experiment, options = small(*WORDS, *words)
+    return Small(experiment.model_copy(update={"data": small("data=nodes").experiment.data}), options)
 
 
 @pytest.mark.parametrize("name", [*METHODS.table, "outside:Remembering"])
@@ -81,17 +80,17 @@ def test_nodes_with_their_own_images_give_the_bits_of_serial(
     words = [f"method={name}", "regularizers=feddecorr", "participation=0.7", "rounds=3", "batchnorm=local"]
     experiment = elsewhere(*words)
     connection = connect(LocalGrid(configs), experiment, tmp_path / "run", test=dataset)
-    found = list(ensure(experiment, tmp_path / "run", through=connection))
-    assert result(found) == result(run(small(*WORDS[:1], *words)))
+    found = list(ensure(*experiment, tmp_path / "run", through=connection))
+    assert result(found) == result(run(*small(*WORDS[:1], *words)))
     assert len(list((tmp_path / "run" / "clients").iterdir())) == 1, "the server keeps nothing of what clients remember"
 
 
 def test_nodes_may_hold_parts_of_a_known_data_set(tmp_path: Path) -> None:
-    experiment = small(*WORDS, "rounds=1")
+    experiment, options = small(*WORDS, "rounds=1")
     grid = LocalGrid({7 + client: {"client": client, "memory": str(tmp_path)} for client in range(CLIENTS)})
     connection = connect(grid, experiment, tmp_path / "run")
-    (found,) = ensure(experiment, tmp_path / "run", through=connection)
-    (expected,) = run(small(*WORDS[:1], "rounds=1"))
+    (found,) = ensure(experiment, options, tmp_path / "run", through=connection)
+    (expected,) = run(*small(*WORDS[:1], "rounds=1"))
     assert digest(found.state) == digest(expected.state)
 
 
@@ -100,7 +99,7 @@ def test_a_server_that_was_killed_goes_on_from_the_last_finished_round(
 ) -> None:
     """Also where clients had already trained in the round that was lost: what they remember of it does not count."""
     experiment = elsewhere("method=scaffold", "rounds=4")
-    records = ensure(experiment, tmp_path / "run", through=connect(LocalGrid(configs), experiment, tmp_path / "run"))
+    records = ensure(*experiment, tmp_path / "run", through=connect(LocalGrid(configs), experiment, tmp_path / "run"))
     found = [next(records), next(records)]
     records.close()
     lost = connect(LocalGrid(configs), experiment, tmp_path / "run")
@@ -108,8 +107,8 @@ def test_a_server_that_was_killed_goes_on_from_the_last_finished_round(
         server = RunDirectory(tmp_path / "run").take_up(lost.federation, lost.federation.start())[1]
         assert len(list(run_clients(experiment.method.broadcast(3, server), [0, 1, 2]))) == CLIENTS
     again = connect(LocalGrid(configs), experiment, tmp_path / "run")
-    found += ensure(experiment, tmp_path / "run", through=again)
-    expected = run(small(*WORDS[:1], "method=scaffold", "rounds=4"))
+    found += ensure(*experiment, tmp_path / "run", through=again)
+    expected = run(*small(*WORDS[:1], "method=scaffold", "rounds=4"))
     assert [digest(record.state) for record in found] == [digest(record.state) for record in expected]
 
 
@@ -119,7 +118,7 @@ def test_a_node_that_comes_back_is_known_by_its_client_and_remembers(
     """Flower gave it another number; who was missing, and why, is in the round's line."""
     experiment = elsewhere("method=scaffold", "rounds=4", "missing=continue")
     grid = LocalGrid(configs)
-    records = ensure(experiment, tmp_path / "run", through=connect(grid, experiment, tmp_path / "run"))
+    records = ensure(*experiment, tmp_path / "run", through=connect(grid, experiment, tmp_path / "run"))
     assert next(records).missing == {}
     grid.dead.add(101)
     assert "the node is gone" in next(records).missing[1]
@@ -141,7 +140,7 @@ def test_a_lost_memory_is_noticed(
     """A client may begin anew where only itself is concerned, not where the server holds a share of what was lost."""
     experiment = elsewhere(*words, "rounds=2", "missing=continue")
     grid = LocalGrid(configs)
-    records = ensure(experiment, tmp_path / "run", through=connect(grid, experiment, tmp_path / "run"))
+    records = ensure(*experiment, tmp_path / "run", through=connect(grid, experiment, tmp_path / "run"))
     next(records)
     grid.configs[101]["memory"] = str(tmp_path / "a new disk")
     second = next(records)
@@ -155,7 +154,7 @@ def test_a_lost_memory_is_noticed(
 def test_a_method_without_memory_has_none_to_lose(configs: dict[int, dict[str, Any]], tmp_path: Path) -> None:
     experiment = elsewhere("rounds=2")
     grid = LocalGrid(configs)
-    records = ensure(experiment, tmp_path / "run", through=connect(grid, experiment, tmp_path / "run"))
+    records = ensure(*experiment, tmp_path / "run", through=connect(grid, experiment, tmp_path / "run"))
     next(records)
     grid.configs[101]["memory"] = str(tmp_path / "a new disk")
     assert next(records).notes == {}
@@ -198,7 +197,7 @@ def test_a_node_that_cannot_take_part_in_a_begun_run_is_left_out_by_the_policy(
     """Under another number, as if it had come back with its disk broken; what it says is in the log."""
     experiment = elsewhere("rounds=2", f"missing={policy}")
     grid, said = LocalGrid(configs), list[str]()
-    records = ensure(experiment, tmp_path / "run", through=connect(grid, experiment, tmp_path / "run", said=said))
+    records = ensure(*experiment, tmp_path / "run", through=connect(grid, experiment, tmp_path / "run", said=said))
     next(records)
     grid.configs[999] = {**grid.configs.pop(101), "data": "npz:/there/is/no.npz"}
     why = "node 999 cannot take part: UserError: /there/is/no.npz"
@@ -224,10 +223,10 @@ def test_a_data_summary_that_is_not_ours_is_refused_in_words(
 
 def test_other_data_than_the_run_began_with_are_refused(configs: dict[int, dict[str, Any]], tmp_path: Path) -> None:
     experiment = elsewhere("rounds=2")
-    next(ensure(experiment, tmp_path / "run", through=connect(LocalGrid(configs), experiment, tmp_path / "run")))
+    next(ensure(*experiment, tmp_path / "run", through=connect(LocalGrid(configs), experiment, tmp_path / "run")))
     configs[101]["data"], configs[102]["data"] = configs[102]["data"], configs[101]["data"]
     with pytest.raises(RunError, match=r"client [12]'s node 10[12] cannot take part: it came back with other data"):
-        next(ensure(experiment, tmp_path / "run", through=connect(LocalGrid(configs), experiment, tmp_path / "run")))
+        next(ensure(*experiment, tmp_path / "run", through=connect(LocalGrid(configs), experiment, tmp_path / "run")))
 
 
 def _junk(message: Message, _: Context) -> Message:
@@ -290,7 +289,7 @@ def test_hostile_and_broken_messages_are_refused_and_the_run_goes_on_by_its_poli
     experiment = elsewhere("missing=continue", "rounds=1")
     connection = connect(grid, experiment, tmp_path / "run")
     grid.answers[101] = _when_training(answer)
-    (record,) = ensure(experiment, tmp_path / "run", through=connection)
+    (record,) = ensure(*experiment, tmp_path / "run", through=connection)
     assert list(record.missing) == [1]
     assert record.missing[1].startswith(why)
     strict = elsewhere("rounds=1")
@@ -298,13 +297,13 @@ def test_hostile_and_broken_messages_are_refused_and_the_run_goes_on_by_its_poli
     connection = connect(grid, strict, tmp_path / "strict")
     grid.answers[101] = _when_training(answer)
     with pytest.raises(RunError, match="client 1 failed in round 1"):
-        list(ensure(strict, tmp_path / "strict", through=connection))
+        list(ensure(*strict, tmp_path / "strict", through=connection))
 
 
 def test_a_run_of_a_deployment_is_read_like_any_other(configs: dict[int, dict[str, Any]], tmp_path: Path) -> None:
     """But nothing can be trained again without the nodes."""
     experiment = elsewhere("rounds=2")
-    list(ensure(experiment, tmp_path / "run", through=connect(LocalGrid(configs), experiment, tmp_path / "run")))
+    list(ensure(*experiment, tmp_path / "run", through=connect(LocalGrid(configs), experiment, tmp_path / "run")))
     assert RunDirectory.open(tmp_path / "run").rounds()[-1].accuracy is not None
     with pytest.raises(UserError, match="the images are with the nodes of a federation"):
         list(resume(tmp_path / "run", experiment=experiment.model_copy(update={"rounds": 3})))
@@ -317,7 +316,7 @@ def test_a_server_without_test_images_knows_the_spectrum_from_its_clients(
     experiment = elsewhere("rounds=2", "evaluation.clients=true", "evaluation.every=1")
     grid = LocalGrid(configs)
     connection = connect(grid, experiment, tmp_path / "run")
-    records = list(ensure(experiment, tmp_path / "run", through=connection))
+    records = list(ensure(*experiment, tmp_path / "run", through=connection))
     model = connection.federation.task.build_model()
     load_into(model, records[-1].state)
     images, task = Images(dataset.test.pixels, dataset.test.labels), connection.federation.task
@@ -343,7 +342,7 @@ def test_a_client_that_cannot_evaluate_is_left_out_of_the_measures_alone(
     grid = LocalGrid(configs)
     connection = Deployment(grid, experiment, tmp_path / "run", test=None, log=said.append)
     grid.answers[101] = trains_only
-    (record,) = ensure(experiment, tmp_path / "run", through=connection)
+    (record,) = ensure(*experiment, tmp_path / "run", through=connection)
     assert record.missing == {}
     assert record.model is not None
     assert record.model.samples == 40 - len(range(1, 40, CLIENTS))
@@ -361,7 +360,7 @@ def test_evidence_that_cannot_be_ends_the_update(configs: dict[int, dict[str, An
         return _changed(to_bytes(update), "update", message)
 
     grid.answers[101] = _when_training(lying)
-    (record,) = ensure(experiment, tmp_path / "run", through=connection)
+    (record,) = ensure(*experiment, tmp_path / "run", through=connection)
     assert record.missing[1].startswith("its evidence was refused: samples=-5, not")
 
 
@@ -379,7 +378,7 @@ def test_evidence_of_another_network_is_left_out_of_the_measures_alone(
         return _changed(other.to_bytes(), "evidence", message) if asked else app(message, context)
 
     grid.answers[101] = elsewhere_trained
-    records = ensure(experiment, tmp_path / "run", through=connection)
+    records = ensure(*experiment, tmp_path / "run", through=connection)
     first = next(records)
     assert first.model is not None
     assert any("node 101 did not evaluate round 1: evidence of 5 features" in line for line in said)

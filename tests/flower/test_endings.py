@@ -120,7 +120,7 @@ def test_a_run_that_fails_and_one_that_is_interrupted(tmp_path: Path, start: Sta
     assert 'raise ZeroDivisionError("as it was told to")' in told
     check_nothing_left(failing, set(seen))
 
-    mended = small("method=outside:Failing", "method.round=1000", "rounds=1000", "engine=flower")
+    mended = small("method=outside:Failing", "method.round=1000", "rounds=1000", "engine=flower").experiment
     (out / "experiment.json").write_text(mended.model_dump_json())
     interrupted = start("resume", out, "--trust")
     interrupted.wait_for(lambda: RunDirectory(out).finished_rounds() > 2)
@@ -130,7 +130,7 @@ def test_a_run_that_fails_and_one_that_is_interrupted(tmp_path: Path, start: Sta
     check_nothing_left(interrupted, set(seen))
 
     found = RunDirectory.open(out)
-    expected = list(run(small("method=outside:Failing", "method.round=1000", f"rounds={found.finished_rounds()}")))
+    expected = list(run(*small("method=outside:Failing", "method.round=1000", f"rounds={found.finished_rounds()}")))
     assert [record.terms for record in found.rounds()] == [record.terms for record in expected]
     assert digest(load_tensors(out / "weights.safetensors")) == digest(expected[-1].state)
 

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from flwr.common.constant import HEARTBEAT_DEFAULT_INTERVAL
 from loopback import Loopback, documented_units, write_node_keys
-from small import digest, small, without_time, write_settings
+from small import digest, simulate, small, without_time, write_settings
 
 from feddecorr.core.client_memory import Memories
 from feddecorr.core.files import load_tensors
@@ -55,10 +55,10 @@ class Without(Simulation):
 
 def expected(missing: dict[int, list[int]], rounds: int) -> list[Record]:
     """Return what the serial engine makes of it."""
-    experiment = small(*WORDS, f"rounds={rounds}")
+    experiment, options = small(*WORDS, f"rounds={rounds}")
     simulation = Without(experiment)
     simulation.missing = missing
-    return list(run(experiment, through=simulation))
+    return list(run(experiment, options, through=simulation))
 
 
 def compared(record: Record) -> dict[str, object]:
@@ -86,7 +86,7 @@ def loopback(folder: Path) -> Iterator[Loopback]:
 
 def write_images(folder: Path) -> None:
     """Give every node its own images, and the server the test images."""
-    simulation = Simulation(small(*WORDS))
+    simulation = simulate(*WORDS)
     test = {"x_test": simulation.dataset.test.pixels, "y_test": simulation.dataset.test.labels}
     for client in range(CLIENTS):
         images = simulation.shards[client].images

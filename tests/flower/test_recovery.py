@@ -48,7 +48,7 @@ def test_a_round_ends_by_its_timeout_with_what_came_by_then(configs: Configs, tm
     """A node that hangs is missing, by the policy; it is asked again when it has answered, and not before."""
     experiment = federated("engine.timeout=0.3", f"missing={policy}", "rounds=4")
     grid, said = LocalGrid(configs), list[str]()
-    records = ensure(experiment, tmp_path / "run", through=connect(grid, experiment, tmp_path / "run", said))
+    records = ensure(*experiment, tmp_path / "run", through=connect(grid, experiment, tmp_path / "run", said))
     assert next(records).missing == {}
     grid.hung.add(101)
     began = time.monotonic()
@@ -69,7 +69,7 @@ def test_a_round_ends_by_its_timeout_with_what_came_by_then(configs: Configs, tm
 def test_an_update_that_comes_too_late_is_never_counted(configs: Configs, tmp_path: Path) -> None:
     experiment = federated("engine.timeout=0.1", "missing=continue", "rounds=3", "method=scaffold")
     grid = LocalGrid(configs)
-    records = ensure(experiment, tmp_path / "run", through=connect(grid, experiment, tmp_path / "run"))
+    records = ensure(*experiment, tmp_path / "run", through=connect(grid, experiment, tmp_path / "run"))
     next(records)
     grid.hung.add(101)
     next(records)
@@ -84,7 +84,7 @@ def test_a_stranger_that_hangs_holds_up_nothing(configs: Configs, tmp_path: Path
     grid = LocalGrid({**configs, 555: {"client": 1}})
     grid.hung.add(555)
     began = time.monotonic()
-    records = list(ensure(experiment, tmp_path / "run", through=connect(grid, experiment, tmp_path / "run")))
+    records = list(ensure(*experiment, tmp_path / "run", through=connect(grid, experiment, tmp_path / "run")))
     assert [record.missing for record in records] == [{}, {}]
     assert time.monotonic() - began < 60
     assert [node for node, _ in grid.asked].count(555) == 1
@@ -94,7 +94,7 @@ def test_a_stranger_that_claims_a_client_costs_the_client_nothing(configs: Confi
     """Once the run has begun, the node that was there first stays the client's."""
     experiment = federated("missing=continue", "rounds=3")
     grid, said = LocalGrid(configs), list[str]()
-    records = ensure(experiment, tmp_path / "run", through=connect(grid, experiment, tmp_path / "run", said))
+    records = ensure(*experiment, tmp_path / "run", through=connect(grid, experiment, tmp_path / "run", said))
     next(records)
     grid.configs[555] = configs[101]
     assert [record.missing for record in records] == [{}, {}]
@@ -109,7 +109,7 @@ def test_a_site_that_cannot_take_part_does_not_end_the_run_before_it_begins(conf
         connect(LocalGrid(configs), federated(), tmp_path / "run")
     experiment, said = federated("missing=continue"), list[str]()
     through = connect(LocalGrid(configs), experiment, tmp_path / "run", said)
-    records = list(ensure(experiment, tmp_path / "run", through=through))
+    records = list(ensure(*experiment, tmp_path / "run", through=through))
     assert all("expected a folder of pictures for each class" in record.missing[1] for record in records)
     assert any(line.startswith("the run begins without client 1: UserError") for line in said)
     assert RunDirectory.open(tmp_path / "run").roster().sizes.tolist() == [24, 0, 24]
@@ -119,7 +119,7 @@ def test_a_client_that_never_connects_does_not_keep_the_others(configs: Configs,
     experiment = federated("missing=continue")
     config = configs.pop(102)
     grid = LocalGrid(configs)
-    records = ensure(experiment, tmp_path / "run", through=connect(grid, experiment, tmp_path / "run"))
+    records = ensure(*experiment, tmp_path / "run", through=connect(grid, experiment, tmp_path / "run"))
     assert next(records).missing == {2: connected_nodes.NOT_CONNECTED}
     grid.configs[102] = config
     assert next(records).missing == {2: connected_nodes.NOT_CONNECTED}
@@ -134,11 +134,11 @@ def test_other_sizes_of_pictures_are_left_out_by_name_or_resized_at_the_node(tmp
     with pytest.raises(RunError, match=re.escape(f"client 1 cannot take part: {why}")):
         connect(LocalGrid(configs), federated(), tmp_path / "run")
     experiment = federated("missing=continue", "rounds=1")
-    (found,) = ensure(experiment, tmp_path / "a", through=connect(LocalGrid(configs), experiment, tmp_path / "a"))
+    (found,) = ensure(*experiment, tmp_path / "a", through=connect(LocalGrid(configs), experiment, tmp_path / "a"))
     assert found.missing == {1: why}
     del configs[101]["data"]
     configs[101] |= {"data.name": "folder", "data.path": str(tmp_path / "pictures-1"), "data.size": 8}
-    (found,) = ensure(experiment, tmp_path / "b", through=connect(LocalGrid(configs), experiment, tmp_path / "b"))
+    (found,) = ensure(*experiment, tmp_path / "b", through=connect(LocalGrid(configs), experiment, tmp_path / "b"))
     assert found.missing == {}
 
 
@@ -149,7 +149,7 @@ def test_a_site_with_one_class_takes_part(tmp_path: Path) -> None:
     experiment = federated("rounds=1")
     through = connect(LocalGrid(configs), experiment, tmp_path / "run", said)
     assert through.federation.task.classes == CLASSES
-    (record,) = ensure(experiment, tmp_path / "run", through=through)
+    (record,) = ensure(*experiment, tmp_path / "run", through=through)
     assert record.missing == {}
     assert {"the model has 3 classes: blue, green, red", "only client 2 has blue"} <= set(said)
 
@@ -162,7 +162,7 @@ def test_a_site_with_other_data_is_noticed_by_name(
     """When it comes back, and when the server does; a new class never widens the model; the old data are welcome."""
     experiment = federated(f"missing={policy}", "rounds=3")
     grid, said = LocalGrid(configs), list[str]()
-    records = ensure(experiment, tmp_path / "run", through=connect(grid, experiment, tmp_path / "run", said))
+    records = ensure(*experiment, tmp_path / "run", through=connect(grid, experiment, tmp_path / "run", said))
     assert next(records).missing == {}
     write_pictures(tmp_path / "pictures-1", ["grey"], count=5)
     grid.configs[777] = grid.configs.pop(101)
@@ -174,7 +174,7 @@ def test_a_site_with_other_data_is_noticed_by_name(
             connect(grid, experiment, tmp_path / "run") if restarted else next(records)
         return
     if restarted:
-        records = ensure(experiment, tmp_path / "run", through=connect(grid, experiment, tmp_path / "run", said))
+        records = ensure(*experiment, tmp_path / "run", through=connect(grid, experiment, tmp_path / "run", said))
     assert next(records).missing == {1: why}
     assert sum(why in line for line in said) == 1
     shutil.rmtree(tmp_path / "pictures-1" / "grey")
@@ -183,11 +183,11 @@ def test_a_site_with_other_data_is_noticed_by_name(
 
 def test_a_resumed_run_goes_on_without_a_site_that_is_gone(configs: Configs, tmp_path: Path) -> None:
     experiment = federated("missing=continue", "rounds=3")
-    next(ensure(experiment, tmp_path / "run", through=connect(LocalGrid(configs), experiment, tmp_path / "run")))
+    next(ensure(*experiment, tmp_path / "run", through=connect(LocalGrid(configs), experiment, tmp_path / "run")))
     config = configs.pop(101)
     grid = LocalGrid(configs)
-    records = ensure(experiment, tmp_path / "run", through=connect(grid, experiment, tmp_path / "run"))
-    assert next(records).missing == {1: "its node was not connected"}
+    records = ensure(*experiment, tmp_path / "run", through=connect(grid, experiment, tmp_path / "run"))
+    assert next(records).missing == {1: "its node was not connected, for 0 seconds"}
     grid.configs[999] = config
     assert next(records).missing == {}
 
@@ -245,7 +245,7 @@ def test_what_a_node_writes_is_for_its_user_alone_and_a_command_removes_it(
         config["memory"] = str(disk)
     before = os.umask(0o000)
     try:
-        list(ensure(experiment, tmp_path / "run", through=connect(LocalGrid(configs), experiment, tmp_path / "run")))
+        list(ensure(*experiment, tmp_path / "run", through=connect(LocalGrid(configs), experiment, tmp_path / "run")))
     finally:
         os.umask(before)
     written = {**modes(disk), **modes(tmp_path / "cache")}

@@ -10,12 +10,12 @@ from pathlib import Path
 import grpc
 import psutil
 import pytest
-from small import digest, result, small
+from small import digest, result, simulate, small
 
 from feddecorr.config.experiment import Experiment
 from feddecorr.core.client_memory import Memories
 from feddecorr.errors import RunError
-from feddecorr.flower.simulation import HOME, FlowerSimulation, start_simulation
+from feddecorr.flower.simulation import HOME, FlowerSimulation
 from feddecorr.methods import METHODS
 from feddecorr.runs.pipeline import resume, run
 from feddecorr.server.federation import RunClients, Simulation
@@ -26,7 +26,7 @@ WORDS = ["participation=0.75", "regularizers=feddecorr", "evaluation.clients=tru
 @pytest.fixture(scope="module")
 def session() -> Iterator[FlowerSimulation]:
     """Return the one simulation."""
-    with start_simulation(Simulation(small()).shards, workers=2) as found:
+    with simulated(simulate().shards, workers=2) as found:
         yield found
 
 
@@ -58,69 +58,69 @@ class Through:
 @pytest.mark.parametrize("name", [*METHODS.table, "outside:Remembering"])
 def test_flower_gives_the_bits_of_serial(session: FlowerSimulation, name: str) -> None:
     """With FedDecorr, four clients of whom three take part, and BatchNorm."""
-    experiment = small(f"method={name}", *WORDS)
-    assert result(run(experiment, through=Through(session, experiment))) == result(run(experiment))
+    experiment, options = small(f"method={name}", *WORDS)
+    assert result(run(experiment, options, through=Through(session, experiment))) == result(run(experiment, options))
 
 
 @pytest.mark.parametrize("words", [["batchnorm=local"], ["training.precision=bf16"], ["model=outside:Half"]])
 def test_types_of_tensors_survive(session: FlowerSimulation, words: list[str]) -> None:
     """Counters of BatchNorm stay whole numbers, and bfloat16 stays bfloat16."""
-    experiment = small("method=moon", "rounds=2", *words)
-    assert result(run(experiment, through=Through(session, experiment))) == result(run(experiment))
+    experiment, options = small("method=moon", "rounds=2", *words)
+    assert result(run(experiment, options, through=Through(session, experiment))) == result(run(experiment, options))
 
 
 @pytest.mark.parametrize(
     ("words", "megabytes"), [(["model=mobilenetv2"], 9), (["model=mlp", "model.widths=[5000,5000,16]"], 100)]
 )
-def test_large_models_go_through(session: FlowerSimulation, words: list[str], megabytes: int) -> None:
-    experiment = small("training.steps=1", "rounds=1", "participation=0.5", *words)
-    (found,) = run(experiment, through=Through(session, experiment))
-    (expected,) = run(experiment)
+def test_large_models_go_through(session: Session, words: list[str], megabytes: int) -> None:
+    experiment, options = small("training.steps=1", "rounds=1", "participation=0.5", *words)
+    (found,) = run(experiment, options, through=Through(session, experiment))
+    (expected,) = run(experiment, options)
     assert sum(tensor.nbytes for tensor in found.state.values()) > megabytes * 1e6
     assert digest(found.state) == digest(expected.state)
 
 
-def test_a_round_that_was_not_read_to_its_end_leaves_nothing(session: FlowerSimulation) -> None:
-    experiment = small("method=outside:Impatient")
-    assert result(run(experiment, through=Through(session, experiment))) == result(run(experiment))
+def test_a_round_that_was_not_read_to_its_end_leaves_nothing(session: Session) -> None:
+    experiment, options = small("method=outside:Impatient")
+    assert result(run(experiment, options, through=Through(session, experiment))) == result(run(experiment, options))
 
 
-def test_a_client_that_raises_is_named_with_its_own_traceback(session: FlowerSimulation, tmp_path: Path) -> None:
-    experiment = small("method=outside:Failing")
-    records = run(experiment, tmp_path / "run", through=Through(session, experiment))
+def test_a_client_that_raises_is_named_with_its_own_traceback(session: Session, tmp_path: Path) -> None:
+    experiment, options = small("method=outside:Failing")
+    records = run(experiment, options, tmp_path / "run", through=Through(session, experiment))
     next(records)
     with pytest.raises(RunError, match="client 1 failed in round 2: ZeroDivisionError: as it was told to") as caught:
         next(records)
     assert "outside.py" in str(caught.value.__cause__)
-    mended = small("method=outside:Failing", "missing=continue")
-    found = list(run(mended, through=Through(session, mended)))
+    mended, mended_options = small("method=outside:Failing", "missing=continue")
+    found = list(run(mended, mended_options, through=Through(session, mended)))
     assert [list(record.missing) for record in found] == [[], [1], []]
 
 
 def test_an_interrupted_run_goes_on_with_the_same_bits(session: FlowerSimulation, tmp_path: Path) -> None:
     """What clients remember is in the run's directory, whoever runs them: the engine may change on the way."""
-    experiment = small("method=scaffold", "regularizers=feddecorr", "rounds=4")
-    first = run(experiment, tmp_path / "run", through=Through(session, experiment))
+    experiment, options = small("method=scaffold", "regularizers=feddecorr", "rounds=4")
+    first = run(experiment, options, tmp_path / "run", through=Through(session, experiment))
     found = [next(first), next(first)]
     first.close()
     middle = resume(tmp_path / "run")
     found.append(next(middle))
     middle.close()
     found += resume(tmp_path / "run", through=Through(session, experiment))
-    assert result(found) == result(run(experiment))
+    assert result(found) == result(run(experiment, options))
 
 
 def test_an_actor_that_is_killed_is_replaced(session: FlowerSimulation) -> None:
     """One in each round: nobody is missing, and the bits are those of serial."""
-    experiment = small("method=scaffold", "rounds=3")
+    experiment, options = small("method=scaffold", "rounds=3")
     found = []
-    for record in run(experiment, through=Through(session, experiment)):
+    for record in run(experiment, options, through=Through(session, experiment)):
         found.append(record)
         actors = [each for each in family(session) if "ClientAppActor" in " ".join(each.cmdline())]
         assert actors
         actors[0].kill()
     assert [record.missing for record in found] == [{}, {}, {}]
-    assert result(found) == result(run(experiment))
+    assert result(found) == result(run(experiment, options))
 
 
 def listening(process: psutil.Process) -> list[tuple[str, int]]:

@@ -7,13 +7,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
-from small import small
+from small import simulate
 from torch import Tensor
 
 from feddecorr.core.messages import Broadcast, Update
 from feddecorr.core.states import State
-from feddecorr.server.federation import Simulation
-from feddecorr.training.batched.group import ClientGroup
 from feddecorr.training.client import NO_OUT_BUFFERS, Client, Outcome
 
 MLP = [
@@ -33,7 +31,7 @@ class Neighbours:
     """The clients of a small experiment, after a first round of plain training by which they remember something."""
 
     def __init__(self, *words: str, wide: bool = False, first: Sequence[int] = range(4)) -> None:
-        self.simulation = Simulation(small(*MLP, *words))
+        self.simulation = simulate(*MLP, *words)
         self._client = Client(self.simulation.task)
         method = self.simulation.task.experiment.method
         self._sent = method.broadcast(1, self.simulation.federation.start())

@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from feddecorr.config.experiment import Experiment
+from feddecorr.config.options import RunOptions
 from feddecorr.config.overrides import read_overrides
+from feddecorr.config.settings import parse_settings
 from feddecorr.results.study import Arm, Result
 from feddecorr.results.summary import Summary
 
@@ -15,13 +17,13 @@ ROUNDS = 12
 DIMENSIONS = 8
 
 
-def experiment(words: str = "") -> Experiment:
-    """Return a small experiment, changed by words."""
-    return Experiment.parse(read_overrides(f"{SETTINGS} {words}".split()))
+def settings(words: str = "") -> tuple[Experiment, RunOptions]:
+    """Return a small experiment and its run options, changed by words."""
+    return parse_settings(read_overrides(f"{SETTINGS} {words}".split()))
 
 
 def summary(
-    of: Experiment | str = "",
+    of: tuple[Experiment, RunOptions] | str = "",
     *,
     accuracy: float | Sequence[float] = 0.5,
     rank: float = 4.0,
@@ -30,8 +32,8 @@ def summary(
     tail: float = 1.0,
 ) -> Summary:
     """Return the record of a finished run with that accuracy in every round, or with one for each of its last."""
-    chosen = experiment(of) if isinstance(of, str) else of
-    curve = [accuracy] * chosen.rounds if isinstance(accuracy, int | float) else list(accuracy)
+    chosen, options = settings(of) if isinstance(of, str) else of
+    curve = [accuracy] * options.rounds if isinstance(accuracy, int | float) else list(accuracy)
     spectrum = [4.0] * (DIMENSIONS // 2) + [tail] * (DIMENSIONS // 2)
     model = {"effective_rank": rank, "significant_singular_values": rank, "dimensions": DIMENSIONS}
     rounds = [
@@ -56,6 +58,7 @@ def summary(
     return Summary(
         digest=chosen.digest(),
         experiment=chosen.to_dict(),
+        options=options.to_dict(),
         command=f"feddecorr run seed={chosen.seed}",
         environment={},
         rounds=rounds,
@@ -75,6 +78,8 @@ def results(arms: Sequence[Arm], of: Callable[[Arm], Summary | None] | None = No
 
     def make(arm: Arm) -> Summary:
         share = 0.5 + 0.01 * int(arm.labels["seed"])
-        return summary(arm.experiment, accuracy=share, local_rank=5.0, terms={"0": [2.0, 1.0], "1": [1.0, 0.5]})
+        return summary(
+            (arm.experiment, arm.options), accuracy=share, local_rank=5.0, terms={"0": [2.0, 1.0], "1": [1.0, 0.5]}
+        )
 
     return [Result(arm.labels, (of or make)(arm)) for arm in arms]

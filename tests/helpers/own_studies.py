@@ -35,7 +35,7 @@ class Logged(Method):
 def arms(*varied: str, seeds: int = 1, rounds: int = 3) -> list[Arm]:
     """Return small runs, each changed by some words."""
     return [
-        Arm({"what": words, "seed": seed}, small(*words.split(), f"seed={seed}", f"rounds={rounds}"))
+        Arm({"what": words, "seed": seed}, *small(*words.split(), f"seed={seed}", f"rounds={rounds}"))
         for seed in range(seeds)
         for words in varied
     ]

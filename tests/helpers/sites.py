@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 from local_grid import LocalGrid
 from PIL import Image
-from small import small
+from small import Small, small
 
-from feddecorr.config.experiment import Experiment
 from feddecorr.flower.deployment import Deployment
 
 COLOURS = {"red": (200, 30, 30), "green": (30, 200, 30), "blue": (30, 30, 200), "grey": (90, 100, 110)}
@@ -40,12 +39,13 @@ def write_sites(folder: Path, sites: Mapping[int, Iterable[str]]) -> dict[int, d
     }
 
 
-def federated(*words: str) -> Experiment:
+def federated(*words: str) -> Small:
     """Return the small experiment of three clients with their own pictures."""
     words = ("clients=3", "engine=flower", "engine.wait=0.05", "rounds=2", "training.steps=2", *words)
-    return small(*words).model_copy(update={"data": small("data=nodes").data})
+    experiment, options = small(*words)
+    return Small(experiment.model_copy(update={"data": small("data=nodes").experiment.data}), options)
 
 
-def connect(grid: LocalGrid, experiment: Experiment, out: Path, said: list[str] | None = None) -> Deployment:
+def connect(grid: LocalGrid, settings: Small, out: Path, said: list[str] | None = None) -> Deployment:
     """Return a server's connection to the nodes of the grid."""
-    return Deployment(grid, experiment, out, test=None, log=([] if said is None else said).append)
+    return Deployment(grid, *settings, out, test=None, log=([] if said is None else said).append)

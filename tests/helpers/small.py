@@ -7,15 +7,18 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from feddecorr.config.experiment import Experiment
+from feddecorr.config.options import RunOptions
 from feddecorr.config.overrides import read_overrides
+from feddecorr.config.settings import parse_settings
 from feddecorr.core.states import State
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.record import Record
+from feddecorr.server.federation import Simulation
 
 SETTINGS: dict[str, Any] = {
     "data": {"name": "synthetic", "train": 120, "test": 40, "classes": 4, "channels": 1, "size": 8},
@@ -28,9 +31,23 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-def small(*words: str) -> Experiment:
-    """Return the small experiment, changed by words as on the command line."""
-    return Experiment.parse(read_overrides(words, onto=SETTINGS))
+class Small(NamedTuple):
+    """What is run, and how: `run(*small(…), out)`."""
+
+    experiment: Experiment
+    options: RunOptions
+
+
+def small(*words: str) -> Small:
+    """Return the small experiment and its run options, changed by words as on the command line."""
+    return Small(*parse_settings(read_overrides(words, onto=SETTINGS)))
+
+
+def simulate(*words: str) -> Simulation:
+    """Return the clients of the small experiment, changed by words as on the command line."""
+    experiment, options = small(*words)
+    simulation = Simulation(experiment, device=options.device, evaluation=options.evaluation)
+    return simulation.with_task(simulation.task.choose_batching()[0]) if options.auto_batching else simulation
 
 
 def write_settings(path: Path) -> Path:

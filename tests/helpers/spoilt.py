@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from feddecorr.config.experiment import Experiment
+from feddecorr.config.training import Evaluation
 from feddecorr.core.client_memory import Memories
 from feddecorr.core.messages import Broadcast, Failure, Update
+from feddecorr.engines.serial import Serial
 from feddecorr.server.federation import Federation, RunClients, Simulation
 
 Spoil = Callable[[Update], Update | Failure]
@@ -16,8 +18,10 @@ Spoil = Callable[[Update], Update | Failure]
 class Spoilt:
     """A connection to simulated clients; what those of the table send is changed."""
 
-    def __init__(self, experiment: Experiment, spoil: Mapping[int, Spoil]) -> None:
-        self._simulation = Simulation(experiment)
+    def __init__(
+        self, experiment: Experiment, spoil: Mapping[int, Spoil], evaluation: Evaluation | None = None
+    ) -> None:
+        self._simulation = Simulation(experiment, evaluation=evaluation)
         self._spoil = spoil
 
     @property
@@ -27,8 +31,8 @@ class Spoilt:
 
     @contextmanager
     def open(self, memories: Memories) -> Iterator[RunClients]:
-        """Let the experiment's engine run the clients."""
-        with self._simulation.open(memories) as run_clients:
+        """Run the clients one after another."""
+        with Serial().open(self._simulation.task, self._simulation.shards, memories) as run_clients:
 
             def spoilt(broadcast: Broadcast, clients: Sequence[int]) -> Iterator[Update | Failure]:
                 for answer in run_clients(broadcast, clients):

@@ -35,7 +35,7 @@ def test_the_example_does_what_it_says(clipped: type[Method]) -> None:
 @pytest.mark.usefixtures("clipped")
 def test_the_example_runs_with_a_regularizer() -> None:
     """By its name from outside."""
-    records = list(run(small("method=clipped:Clipped", "method.radius=0.5", "regularizers=feddecorr")))
+    records = list(run(*small("method=clipped:Clipped", "method.radius=0.5", "regularizers=feddecorr")))
     assert len(records) == 3
 
 

@@ -1,7 +1,7 @@
 import pytest
 import torch
 from plain import close, info, number, send, train, update, weights_of
-from small import digest, small
+from small import digest, simulate, small
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
@@ -32,7 +32,7 @@ def test_three_rounds_by_hand() -> None:
 
 def test_clients_are_held_near_what_was_sent() -> None:
     """Against the proximal term written out, from weights that are ahead of the server's."""
-    experiment = small("method=fedacg", "method.mu=2")
+    experiment = small("method=fedacg", "method.mu=2").experiment
     simulation = Simulation(experiment)
     start = simulation.federation.start()
     moved = Server(start.weights, start.buffers, memory={name: 0.1 + 0 * w for name, w in start.weights.items()})
@@ -49,7 +49,7 @@ def test_clients_are_held_near_what_was_sent() -> None:
 
 def test_the_first_round_looks_nowhere() -> None:
     """Without movement there is no momentum: what is sent is the model itself, to the last bit."""
-    simulation = Simulation(small("method=fedacg"))
+    simulation = simulate("method=fedacg")
     server = simulation.federation.start()
     sent = simulation.task.experiment.method.broadcast(1, server)
     assert digest(sent.weights) == digest(send(server).weights)
@@ -58,6 +58,6 @@ def test_the_first_round_looks_nowhere() -> None:
 def test_the_model_of_a_round_is_the_clients_mean_not_what_is_sent_next() -> None:
     """With one client, the recorded global model is that client's."""
     words = ["clients=1", "partition=homogeneous", "method=fedacg", "evaluation.clients=true", "evaluation.every=1"]
-    for record in run(small(*words)):
+    for record in run(*small(*words)):
         assert record.model is not None
         assert record.local_models[0].singular_values == record.model.singular_values

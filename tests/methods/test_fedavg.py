@@ -8,7 +8,7 @@ from feddecorr.training.client import Client
 
 def test_a_client_is_plain_sgd_with_momentum_and_weight_decay() -> None:
     """And the round is the mean of such clients by their numbers of examples."""
-    experiment = small("training.weight_decay=0.01")
+    experiment = small("training.weight_decay=0.01").experiment
     simulation = Simulation(experiment)
     server, client = simulation.federation.start(), Client(simulation.task)
     updates = [client(send(server), simulation.shards[number], {})[0] for number in range(4)]

@@ -18,7 +18,7 @@ from feddecorr.training.client import Client
 def test_features_are_fitted_to_a_classifier_that_stays(head: str) -> None:
     """Against the two terms summed up sample by sample."""
     words = [f"model.head={head}", "model.projection=12", "training.weight_decay=0"]
-    experiment = small("method=feddr", "method.beta=0.7", *words)
+    experiment = small("method=feddr", "method.beta=0.7", *words).experiment
     simulation = Simulation(experiment)
     sent = send(simulation.federation.start())
     globe = simulation.task.build_model().eval()
@@ -46,7 +46,7 @@ def test_features_are_fitted_to_a_classifier_that_stays(head: str) -> None:
 
 def test_the_cross_entropy_is_not_there() -> None:
     """Neither in training nor among what is recorded; regularizers are."""
-    *_, record = run(small("method=feddr", "model.head=etf", "regularizers=feddecorr", "rounds=1"))
+    *_, record = run(*small("method=feddr", "model.head=etf", "regularizers=feddecorr", "rounds=1"))
     assert record.terms.keys() == {"dot_regression", "feature_distillation", "feddecorr"}
 
 
@@ -54,7 +54,7 @@ def test_it_learns_with_the_simplex() -> None:
     """By dot regression alone, too: better than chance on four classes."""
     words = ["method=feddr", "model.head=etf", "data.test=200", "data.train=400", "rounds=6", "partition=homogeneous"]
     for beta in (0.9, 1.0):
-        *_, record = run(small(*words, f"method.beta={beta}"))
+        *_, record = run(*small(*words, f"method.beta={beta}"))
         assert record.accuracy is not None
         assert record.accuracy > 0.4
 

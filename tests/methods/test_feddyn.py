@@ -15,7 +15,7 @@ ALPHA = 0.3
 def test_three_rounds_of_the_published_algorithm() -> None:
     """Against the linear and the quadratic penalty written out, with clients of equal size."""
     words = ["partition=homogeneous", "method=feddyn", f"method.alpha={ALPHA}", "training.momentum=0"]
-    experiment = small(*words)
+    experiment, options = small(*words)
     server = Simulation(experiment).federation.start()
     theta, buffers = server.weights, server.buffers
     h: State = {name: torch.zeros_like(weight) for name, weight in theta.items()}
@@ -41,7 +41,7 @@ def test_three_rounds_of_the_published_algorithm() -> None:
         h = {name: h[name] - ALPHA / 4 * sum(weights[name] - theta[name] for weights in trained) for name in h}
         theta = {name: sum(weights[name] for weights in trained) / 4 - h[name] / ALPHA for name in theta}
         buffers = {name: sum(model.state_dict()[name] for model in models) / 4 for name in buffers}
-    *_, record = run(experiment)
+    *_, record = run(experiment, options)
     assert close({name: record.state[name] for name in theta}, theta, 1e-3)
 
 

@@ -18,7 +18,7 @@ def counts(simulation: Simulation, client: int) -> list[int]:
 
 def test_each_logit_is_lowered_by_tau_over_the_fourth_root_of_its_count() -> None:
     """Against the formula written out, over the classes that the client holds."""
-    experiment = small("method=fedlc", "method.tau=2", *SKEWED)
+    experiment = small("method=fedlc", "method.tau=2", *SKEWED).experiment
     simulation = Simulation(experiment)
     client = next(number for number in range(4) if 1 < sum(map(bool, counts(simulation, number))) < 4)
     n = counts(simulation, client)
@@ -37,7 +37,7 @@ def test_each_logit_is_lowered_by_tau_over_the_fourth_root_of_its_count() -> Non
 
 def test_a_client_of_one_class_learns_nothing_from_it_and_nothing_breaks() -> None:
     """There is nothing to tell that class from: the loss is zero and its gradient too."""
-    experiment = small("method=fedlc", "training.weight_decay=0", "clients=2", "training.momentum=0")
+    experiment = small("method=fedlc", "training.weight_decay=0", "clients=2", "training.momentum=0").experiment
     simulation = Simulation(experiment)
     train = simulation.dataset.train
     shard = Shard(0, Images(train.pixels[train.labels == 2], train.labels[train.labels == 2]))

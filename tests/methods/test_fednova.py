@@ -23,7 +23,7 @@ def test_with_equal_work_it_is_fedavg_to_the_last_bit() -> None:
     updates = [update(4, 3, number(1 / 3), 7.3), update(9, 7, number(1e-3), 7.3), update(2, 5, number(5e5), 7.3)]
     assert same(FedNova().aggregate(Server(number(0.1), {}), updates, info()).weights, mean_weights(updates))
     equal = ["partition=homogeneous", "participation=0.5"]
-    assert digest(next(run(small("method=fednova", *equal))).state) == digest(next(run(small(*equal))).state)
+    assert digest(next(run(*small("method=fednova", *equal))).state) == digest(next(run(*small(*equal))).state)
 
 
 def test_a_client_that_works_more_does_not_pull_more() -> None:
@@ -37,7 +37,7 @@ def test_a_client_that_works_more_does_not_pull_more() -> None:
 
 def test_statistics_are_averaged_never_extrapolated() -> None:
     """They are those of FedAvg in the first round, although the clients' work differs."""
-    nova, plain = next(run(small("method=fednova"))), next(run(small()))
+    nova, plain = next(run(*small("method=fednova"))), next(run(*small()))
     assert digest(nova.state) != digest(plain.state)
     for name in nova.state:
         if "running" in name or "tracked" in name:

@@ -11,7 +11,7 @@ from feddecorr.training.client import Client
 
 def test_the_global_models_other_classes_are_distilled() -> None:
     """Against the divergence summed up class by class."""
-    experiment = small("method=fedntd", "method.beta=2", "method.temperature=3")
+    experiment = small("method=fedntd", "method.beta=2", "method.temperature=3").experiment
     simulation = Simulation(experiment)
     sent = send(simulation.federation.start())
     globe = simulation.task.build_model().eval()
@@ -34,5 +34,5 @@ def test_the_global_models_other_classes_are_distilled() -> None:
 
 def test_between_two_classes_there_is_nothing_to_distil() -> None:
     """Only one class is not the true one, and its probability among the others is 1."""
-    *_, record = run(small("method=fedntd", "data.classes=2"))
+    *_, record = run(*small("method=fedntd", "data.classes=2"))
     assert record.terms["distillation"] == 0

@@ -1,6 +1,6 @@
 import torch
 from plain import classify, close, same, send, train, weights_of
-from small import digest, small
+from small import digest, simulate, small
 from torch import Tensor, nn
 
 from feddecorr.runs.pipeline import run
@@ -10,7 +10,7 @@ from feddecorr.training.client import Client
 
 def test_local_training_minimizes_the_loss_and_half_mu_times_the_squared_distance() -> None:
     """Against the term written out and left to autograd."""
-    experiment = small("method=fedprox", "method.mu=0.5")
+    experiment = small("method=fedprox", "method.mu=0.5").experiment
     simulation = Simulation(experiment)
     sent = send(simulation.federation.start())
 
@@ -25,14 +25,14 @@ def test_local_training_minimizes_the_loss_and_half_mu_times_the_squared_distanc
 def test_the_proximal_term_is_positive_after_the_first_step() -> None:
     """The reference is a copy of the weights, not the live weights: with two steps the second one is pulled."""
     one_step = ["training.epochs=1", "training.batch=1000"]
-    assert next(run(small("method=fedprox", *one_step))).terms["proximal"] == 0
-    assert next(run(small("method=fedprox", *one_step, "training.epochs=2"))).terms["proximal"] > 0
+    assert next(run(*small("method=fedprox", *one_step))).terms["proximal"] == 0
+    assert next(run(*small("method=fedprox", *one_step, "training.epochs=2"))).terms["proximal"] > 0
 
 
 def test_as_released_the_term_is_zero_and_the_run_is_that_of_fedavg() -> None:
     """Whatever μ is."""
-    *_, record = run(small("method=fedprox", "method.variant=released", "method.mu=10"))
-    *_, plain = run(small())
+    *_, record = run(*small("method=fedprox", "method.variant=released", "method.mu=10"))
+    *_, plain = run(*small())
     assert record.terms["proximal"] == 0
     assert digest(record.state) == digest(plain.state)
 
@@ -40,11 +40,11 @@ def test_as_released_the_term_is_zero_and_the_run_is_that_of_fedavg() -> None:
 def test_a_large_mu_holds_the_clients_at_the_weights_sent() -> None:
     """The distance shrinks as 1/μ."""
     words = ["method=fedprox", "training.momentum=0", "training.lr=0.001"]
-    simulation = Simulation(small(*words, "method.mu=0"))
+    simulation = simulate(*words, "method.mu=0")
     sent = send(simulation.federation.start())
     moved = []
     for mu in (0, 900):
-        held = Simulation(small(*words, f"method.mu={mu}"))
+        held = simulate(*words, f"method.mu={mu}")
         update, _ = Client(held.task)(sent, held.shards[0], {})
         moved.append(sum(float((update.weights[name] - sent.weights[name]).norm()) for name in sent.weights))
     assert moved[1] < moved[0] / 3

@@ -30,7 +30,7 @@ def contrast(z: Tensor, y: Tensor, temperature: float, beta: float, threshold: f
 def test_both_levels_of_the_network_are_contrasted() -> None:
     """Against the contrast written out, of the first convolution's averaged maps and of the representation."""
     options = ["method.weight=0.5", "method.temperature=0.4", "method.beta=0.3", "method.threshold=0.6"]
-    experiment = small("method=fedrcl", *options)
+    experiment = small("method=fedrcl", *options).experiment
     simulation = Simulation(experiment)
     sent = send(simulation.federation.start())
 
@@ -49,8 +49,8 @@ def test_on_the_last_level_it_is_the_regularizer() -> None:
     """FedAvg with `supervised_contrastive`, to the last bit."""
     options = {"weight": 0.3, "temperature": 0.2, "beta": 0.5, "threshold": 0.4}
     words = [f"method.{name}={value}" for name, value in options.items()]
-    *_, method = run(small("method=fedrcl", "method.levels=last", *words))
+    *_, method = run(*small("method=fedrcl", "method.levels=last", *words))
     words = [f"regularizers.supervised_contrastive.{name}={value}" for name, value in options.items()]
-    *_, regularized = run(small(*words))
+    *_, regularized = run(*small(*words))
     assert digest(method.state) == digest(regularized.state)
     assert method.terms["contrast"] == regularized.terms["supervised_contrastive"]

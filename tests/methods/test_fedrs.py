@@ -1,6 +1,6 @@
 import torch
 from plain import close, send, train, weights_of
-from small import small
+from small import simulate, small
 from torch import Tensor, nn
 from torch.nn.functional import nll_loss
 
@@ -16,7 +16,7 @@ def held(simulation: Simulation, client: int) -> set[int]:
 
 def test_logits_of_classes_that_the_client_lacks_are_scaled() -> None:
     """Against the restricted softmax written out."""
-    experiment = small("method=fedrs", "method.alpha=0.3", *SKEWED)
+    experiment = small("method=fedrs", "method.alpha=0.3", *SKEWED).experiment
     simulation = Simulation(experiment)
     client = next(number for number in range(4) if 1 < len(held(simulation, number)) < 4)
     present = held(simulation, client)
@@ -32,7 +32,7 @@ def test_logits_of_classes_that_the_client_lacks_are_scaled() -> None:
 
 def test_with_alpha_zero_the_classifier_of_a_missing_class_is_left_alone() -> None:
     """Its logit no longer depends on its weights."""
-    simulation = Simulation(small("method=fedrs", "method.alpha=0", "training.weight_decay=0", *SKEWED))
+    simulation = simulate("method=fedrs", "method.alpha=0", "training.weight_decay=0", *SKEWED)
     client = next(number for number in range(4) if len(held(simulation, number)) < 4)
     sent = send(simulation.federation.start())
     update, _ = Client(simulation.task)(sent, simulation.shards[client], {})

@@ -1,6 +1,6 @@
 import torch
 from plain import batches, close, send
-from small import small
+from small import simulate, small
 from torch.nn.functional import cross_entropy
 
 from feddecorr.core.threads import threads
@@ -11,7 +11,7 @@ from feddecorr.training.client import Client
 @threads(1)
 def test_the_gradient_is_taken_uphill() -> None:
     """Against two forward and backward passes a step, with the norm over all weights together."""
-    experiment = small("method=fedsam", "method.rho=0.2", "training.momentum=0", "training.weight_decay=0")
+    experiment = small("method=fedsam", "method.rho=0.2", "training.momentum=0", "training.weight_decay=0").experiment
     simulation = Simulation(experiment)
     sent = send(simulation.federation.start())
     model = simulation.task.build_model().train()
@@ -33,7 +33,7 @@ def test_the_gradient_is_taken_uphill() -> None:
 
 def test_the_pass_uphill_leaves_no_trace_in_the_statistics() -> None:
     """BatchNorm has counted one pass for each step."""
-    simulation = Simulation(small("method=fedsam"))
+    simulation = simulate("method=fedsam")
     update, _ = Client(simulation.task)(send(simulation.federation.start()), simulation.shards[0], {})
     steps = len(batches(small(), 0, 1))
     counters = [tensor for name, tensor in update.buffers.items() if name.endswith("num_batches_tracked")]

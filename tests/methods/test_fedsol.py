@@ -1,7 +1,7 @@
 import pytest
 import torch
 from plain import batches, close, send
-from small import small
+from small import simulate, small
 from torch import Tensor
 from torch.nn.functional import cross_entropy, softmax
 
@@ -21,7 +21,7 @@ def divergence(mine: Tensor, theirs: Tensor) -> Tensor:
 def test_the_gradient_is_taken_where_the_global_model_is_forgotten(adaptive: bool) -> None:
     """Against two passes a step written out, with a copy of the global model."""
     words = ["method.rho=0.6", f"method.adaptive={str(adaptive).lower()}"]
-    experiment = small("method=fedsol", *words, "training.momentum=0", "training.weight_decay=0")
+    experiment = small("method=fedsol", *words, "training.momentum=0", "training.weight_decay=0").experiment
     simulation = Simulation(experiment)
     sent = send(simulation.federation.start())
     model, globe = simulation.task.build_model().train(), simulation.task.build_model().eval()
@@ -46,14 +46,14 @@ def test_the_gradient_is_taken_where_the_global_model_is_forgotten(adaptive: boo
 
 def test_forgetting_is_no_term_of_the_objective() -> None:
     """It only says where gradients are taken; the recorded objective is that of FedAvg."""
-    simulation = Simulation(small("method=fedsol"))
+    simulation = simulate("method=fedsol")
     update, _ = Client(simulation.task)(send(simulation.federation.start()), simulation.shards[0], {})
     assert update.metrics.keys() == {"cross_entropy"}
 
 
 def test_the_pass_beside_leaves_no_trace_in_the_statistics() -> None:
     """BatchNorm has counted one pass for each step."""
-    simulation = Simulation(small("method=fedsol"))
+    simulation = simulate("method=fedsol")
     update, _ = Client(simulation.task)(send(simulation.federation.start()), simulation.shards[0], {})
     counters = [tensor for name, tensor in update.buffers.items() if name.endswith("num_batches_tracked")]
     assert [int(counter) for counter in counters] == [len(batches(small(), 0, 1))] * 2

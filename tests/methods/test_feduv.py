@@ -57,7 +57,7 @@ def test_each_weight_weighs_its_own_term() -> None:
     """Doubling one doubles it in the first step and leaves the other."""
     words = ["method=feduv", "training.epochs=1", "training.batch=1000"]
     names = ("representation_uniformity", "prediction_variance")
-    plain = next(run(small(*words, "method.uniformity=1", "method.variance=1"))).terms
-    doubled = next(run(small(*words, "method.uniformity=2", "method.variance=1"))).terms
+    plain = next(run(*small(*words, "method.uniformity=1", "method.variance=1"))).terms
+    doubled = next(run(*small(*words, "method.uniformity=2", "method.variance=1"))).terms
     assert doubled[names[0]] == pytest.approx(2 * plain[names[0]])
     assert doubled[names[1]] == pytest.approx(plain[names[1]])

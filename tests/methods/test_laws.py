@@ -12,8 +12,7 @@ from typing import Any, Literal, get_args
 import pytest
 import torch
 from plain import Batch, batches, same, send
-from pydantic import Field, PositiveInt, ValidationError
-from small import digest, result, small
+from small import digest, result, simulate, small
 
 from feddecorr.collapse.feature_maps import capture_feature_maps
 from feddecorr.collapse.representation import capture_representations
@@ -56,7 +55,7 @@ STATISTICS = ("batchnorm=pooled", "batchnorm=fixed fix_after=1", "batchnorm=loca
 @cache
 def end(*words: str) -> str:
     """Return the bits of the model at the end of a run."""
-    *_, record = run(small(*words))
+    *_, record = run(*small(*words))
     return digest(record.state)
 
 
@@ -88,8 +87,8 @@ def test_so_they_do_with_any_regularizer_and_any_statistics(
 ) -> None:
     """Each regularizer and each way of treating statistics in turn: begun in the pool, gone on with in one process."""
     words = [f"method={name}", f"regularizers={regularizer}", *statistics.split(), "participation=0.75"]
-    begun = result(run(small(*words, "engine=pool", "engine.workers=2", "rounds=2"), tmp_path / "run"))
-    assert begun + result(resume(tmp_path / "run", experiment=small(*words))) == result(run(small(*words)))
+    begun = result(run(*small(*words, "engine=pool", "engine.workers=2", "rounds=2"), tmp_path / "run"))
+    assert begun + result(resume(tmp_path / "run", *small(*words))) == result(run(*small(*words)))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -159,7 +158,7 @@ def test_options_of_any_type_can_be_changed() -> None:
 def test_a_method_survives_dumping_and_pickling(name: str) -> None:
     """With every option changed."""
     method = METHODS.parse({"name": name, **changed(METHODS.table[name])})
-    experiment = small().model_copy(update={"method": method})
+    experiment = small().experiment.model_copy(update={"method": method})
     assert experiment.method != METHODS.table[name]() or not METHODS.table[name].model_fields
     assert Experiment.parse(experiment.to_dict()) == experiment
     assert pickle.loads(pickle.dumps(method)) == method  # noqa: S301 - written one word before
@@ -177,7 +176,7 @@ def test_every_option_is_described_and_the_source_is_named(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_states_are_values(name: str) -> None:
     """Neither what the server sent nor what it held is changed, and BatchNorm's statistics are no method's."""
-    simulation = Simulation(small(f"method={name}"))
+    simulation = simulate(f"method={name}")
     server, client = simulation.federation.start(), Client(simulation.task)
     held = [server.weights, server.buffers, server.shared, server.memory]
     before = [digest(state) for state in held]
@@ -205,7 +204,7 @@ def test_the_server_takes_ids_for_names_not_positions(name: str) -> None:
 def test_only_clients_that_were_drawn_remember(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On disk, one file each, whatever the number of rounds."""
     monkeypatch.setattr(rounds, "sample_clients", lambda _federation, _number: [3, 1])
-    list(run(small(f"method={name}"), tmp_path / "run"))
+    list(run(*small(f"method={name}"), tmp_path / "run"))
     _, _, memories = play(small(f"method={name}"), [1])
     expected = {"1/3.safetensors", "3/3.safetensors"} if memories[1] else set()
     directory = tmp_path / "run" / "clients"
@@ -230,7 +229,7 @@ def test_a_hundred_clients_of_which_a_fifth_take_part(name: str) -> None:
         "partition.alpha=10",
         "batchnorm=pooled",
     ]
-    records = list(run(small(f"method={name}", *words)))
+    records = list(run(*small(f"method={name}", *words)))
     assert [len(record.clients) for record in records] == [20, 20]
     assert all(tensor.isfinite().all() for tensor in records[-1].state.values())
     assert all(records[-1].state[key].min() > 0 for key in records[-1].state if key.endswith("running_var"))
@@ -238,7 +237,7 @@ def test_a_hundred_clients_of_which_a_fifth_take_part(name: str) -> None:
 
 def second_round(name: str) -> tuple[Method, ClientContext, Batch]:
     """Return a client that has taken part once, away from the server's weights, and a batch; in float64."""
-    experiment = small(f"method={name}")
+    experiment = small(f"method={name}").experiment
     simulation, updates, memories = play(experiment, [1, 3])
     server = experiment.method.aggregate(simulation.federation.start(), updates, simulation.federation.info(1))
     model = simulation.task.build_model().double().train()

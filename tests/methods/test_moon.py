@@ -33,7 +33,9 @@ def two_rounds(experiment: Experiment) -> tuple[Simulation, Broadcast, State, Up
 @pytest.mark.parametrize("temperature", [0.5, 0.1])
 def test_the_second_round_contrasts_the_global_with_the_last_model(temperature: float) -> None:
     """Against cross-entropy over the two similarities, with models that keep their BatchNorm in evaluation mode."""
-    experiment = small("method=moon", "method.mu=2", f"method.temperature={temperature}", "model.projection=5")
+    experiment = small(
+        "method=moon", "method.mu=2", f"method.temperature={temperature}", "model.projection=5"
+    ).experiment
     simulation, sent, memory, _, update = two_rounds(experiment)
 
     def frozen(state: State) -> nn.Module:
@@ -63,7 +65,7 @@ def test_the_temperature_changes_the_loss() -> None:
     """Unless the variant is the released one, which never uses it."""
 
     def contrast(*words: str) -> float:
-        *_, record = run(small(*ONE_STEP, *words))
+        *_, record = run(*small(*ONE_STEP, *words))
         return record.terms["contrast"]
 
     assert contrast("method.temperature=0.5") != contrast("method.temperature=0.25")
@@ -74,9 +76,9 @@ def test_the_temperature_changes_the_loss() -> None:
 
 def test_before_its_first_round_a_client_has_no_contrast() -> None:
     """The term is log 2 and pulls nowhere: the round is FedAvg's."""
-    record = next(run(small("method=moon", "method.mu=3")))
+    record = next(run(*small("method=moon", "method.mu=3")))
     assert record.terms["contrast"] == pytest.approx(3 * math.log(2))
-    assert digest(record.state) == digest(next(run(small())).state)
+    assert digest(record.state) == digest(next(run(*small())).state)
 
 
 def test_a_client_remembers_its_model_with_its_statistics() -> None:

@@ -1,7 +1,7 @@
 import pytest
 import torch
 from plain import classify, close, info, number, same, send, train, update, weights_of
-from small import digest, small
+from small import digest, simulate, small
 from torch import Tensor, nn
 
 from feddecorr.core.messages import Broadcast, Server
@@ -37,7 +37,7 @@ def test_the_variate_is_the_mean_gradient_on_a_problem_of_constant_gradient(mome
 def test_two_rounds_of_the_published_algorithm() -> None:
     """Against loops over clients of equal size and plain SGD, with option II for the variates."""
     words = ["partition=homogeneous", "training.momentum=0", "training.weight_decay=0", "rounds=2"]
-    experiment = small("method=scaffold", *words)
+    experiment, options = small("method=scaffold", *words)
     simulation = Simulation(experiment)
     clients, lr = range(4), experiment.training.lr
     steps = experiment.training.epochs * 2  # batches of 16 and of 14
@@ -64,18 +64,18 @@ def test_two_rounds_of_the_published_algorithm() -> None:
         x = {name: torch.stack([weights[name] for weights in trained]).mean(0) for name in x}
         buffers = {name: sum(model.state_dict()[name] for model in models) / 4 for name in buffers}
         own = new
-    *_, record = run(experiment)
+    *_, record = run(experiment, options)
     assert close({name: record.state[name] for name in x}, x, 1e-4)
 
 
 def test_the_first_round_is_fedavg_to_the_last_bit() -> None:
     """Control variates start at zero."""
-    assert digest(next(run(small("method=scaffold"))).state) == digest(next(run(small())).state)
+    assert digest(next(run(*small("method=scaffold"))).state) == digest(next(run(*small())).state)
 
 
 def test_after_a_full_round_c_is_the_mean_of_the_clients_variates_by_examples() -> None:
     """So that the corrections of all clients cancel out."""
-    simulation = Simulation(small("method=scaffold"))
+    simulation = simulate("method=scaffold")
     client, server = Client(simulation.task), simulation.federation.start()
     played = [client(send(server), simulation.shards[number_], {}) for number_ in range(4)]
     moved = simulation.task.experiment.method.aggregate(

@@ -65,7 +65,7 @@ def test_without_statistics_there_is_nothing_to_forget() -> None:
 @threads(1)
 def test_clients_train_with_the_statistics_that_they_were_sent() -> None:
     """After the given round, against SGD on a network whose BatchNorm is in evaluation mode; they come back as sent."""
-    experiment = small("batchnorm=fixed", "fix_after=4", "training.momentum=0", "training.weight_decay=0")
+    experiment = small("batchnorm=fixed", "fix_after=4", "training.momentum=0", "training.weight_decay=0").experiment
     simulation = Simulation(experiment)
     sent = send(simulation.federation.start(), 5)
     model = simulation.task.build_model().train()
@@ -84,8 +84,8 @@ def test_clients_train_with_the_statistics_that_they_were_sent() -> None:
 
 def test_statistics_stay_after_the_given_round_and_not_before() -> None:
     """Up to it, the run is that with averaged statistics, to the last bit; its statistics are the last that change."""
-    plain = [record.state for record in run(small("rounds=4"))]
-    fixed = [record.state for record in run(small("rounds=4", "batchnorm=fixed", "fix_after=2"))]
+    plain = [record.state for record in run(*small("rounds=4"))]
+    fixed = [record.state for record in run(*small("rounds=4", "batchnorm=fixed", "fix_after=2"))]
     assert [digest(state) for state in plain[:2]] == [digest(state) for state in fixed[:2]]
     assert len({digest(statistics_of(state)) for state in fixed[1:]}) == 1
     assert len({digest(state) for state in fixed}) == 4  # the weights go on
@@ -93,7 +93,7 @@ def test_statistics_stay_after_the_given_round_and_not_before() -> None:
 
 def test_pooled_variances_are_larger_than_averaged_ones() -> None:
     """In the first round, where all else is the same, by the variance of the clients' means."""
-    (plain,), (pooled,) = (run(small("rounds=1", f"batchnorm={kind}")) for kind in ("average", "pooled"))
+    (plain,), (pooled,) = (run(*small("rounds=1", f"batchnorm={kind}")) for kind in ("average", "pooled"))
     wider = [name for name in plain.state if name.endswith("running_var")]
     assert all((pooled.state[name] > plain.state[name]).all() for name in wider)
     others = plain.state.keys() - wider
@@ -102,7 +102,7 @@ def test_pooled_variances_are_larger_than_averaged_ones() -> None:
 
 def test_of_one_client_pooled_is_averaged() -> None:
     words = ["clients=1", "partition=homogeneous"]
-    one, other = (result(run(small(*words, f"batchnorm={kind}"))) for kind in ("average", "pooled"))
+    one, other = (result(run(*small(*words, f"batchnorm={kind}"))) for kind in ("average", "pooled"))
     assert one == other
 
 

@@ -170,7 +170,7 @@ def test_what_cannot_be_imported_is_refused_at_the_door(source: str) -> None:
 
 def test_an_experiment_with_such_a_model_survives_json(module: str) -> None:
     """The source, the layer and the options are part of the resolved experiment."""
-    experiment = small(f"model={module}:build", "model.options.width=6", "model.layer=3")
+    experiment = small(f"model={module}:build", "model.options.width=6", "model.layer=3").experiment
     text = json.dumps(experiment.to_dict())
     assert Experiment.parse(json.loads(text)) == experiment
     assert experiment.to_dict()["model"]["source"] == f"{module}:build"
@@ -179,7 +179,7 @@ def test_an_experiment_with_such_a_model_survives_json(module: str) -> None:
 def test_every_engine_trains_such_a_model(module: str) -> None:
     """Worker processes find the module, too, and give the same bits."""
     words = [f"model={module}:build", "regularizers=feddecorr", "rounds=2"]
-    alone, pooled = (result(run(small(*words, engine))) for engine in ("engine=serial", "engine=pool"))
+    alone, pooled = (result(run(*small(*words, engine))) for engine in ("engine=serial", "engine=pool"))
     assert alone == pooled
 
 
@@ -187,5 +187,5 @@ def test_lazy_layers_are_drawn_from_the_seed(module: str) -> None:
     """The first weights of a layer that learns its shape from the data are those of the experiment's seed."""
     words = [f"model={module}:build", "rounds=1", "training.lr=1e-30"]
 
-    states = [next(run(small(*words, f"seed={seed}"))).state for seed in (0, 0, 1)]
+    states = [next(run(*small(*words, f"seed={seed}"))).state for seed in (0, 0, 1)]
     assert digest(states[0]) == digest(states[1]) != digest(states[2])

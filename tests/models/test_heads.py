@@ -155,8 +155,8 @@ def test_simplex_logits_are_scaled_cosines() -> None:
 @pytest.mark.parametrize("method", METHODS.table)
 def test_nothing_moves_a_simplex(method: str) -> None:
     """Whatever the method does at clients and server, the classifier stays as it began, to the last bit."""
-    experiment = small(f"method={method}", "model.head=etf", "regularizers=feddecorr", "participation=0.75")
-    *_, last = run(experiment)
+    experiment, options = small(f"method={method}", "model.head=etf", "regularizers=feddecorr", "participation=0.75")
+    *_, last = run(experiment, options)
     with seeded(experiment.seed, "model"):
         start = experiment.model.build((1, 8, 8), 4).state_dict()
     assert torch.equal(last.state["classifier.weight"], start["classifier.weight"])
@@ -167,14 +167,14 @@ def test_nothing_moves_a_simplex(method: str) -> None:
 def test_every_engine_trains_every_head(head: str) -> None:
     """To the same bits."""
     words = [f"model.head={head}", "regularizers=feddecorr", "rounds=2"]
-    alone, pooled = (result(run(small(*words, engine))) for engine in ("engine=serial", "engine=pool"))
+    alone, pooled = (result(run(*small(*words, engine))) for engine in ("engine=serial", "engine=pool"))
     assert alone == pooled
 
 
 @pytest.mark.parametrize("head", OTHERS)
 def test_every_head_is_diagnosed(tmp_path: Path, head: str) -> None:
     """With what needs the classifier's rows, and as the run recorded it."""
-    *_, last = run(small(f"model.head={head}", "rounds=1"), tmp_path / "run")
+    *_, last = run(*small(f"model.head={head}", "rounds=1"), tmp_path / "run")
     (found,) = examine(RunDirectory.open(tmp_path / "run"), Wanted(), "a", lambda _text: None).diagnoses
     assert found.singular_values == pytest.approx(last.singular_values)
     assert found.nc3_duality_gap is not None
@@ -186,13 +186,13 @@ def test_a_temperature_is_for_heads_that_have_one() -> None:
     for head in ("linear", "layer_norm"):
         with pytest.raises(UserError, match=f"the head '{head}' has no temperature: normalized and etf have one"):
             small(f"model.head={head}", "model.temperature=0.5")
-    assert small("model.head=etf", "model.temperature=0.5").model.temperature == 0.5
+    assert small("model.head=etf", "model.temperature=0.5").experiment.model.temperature == 0.5
 
 
 def test_half_precision_is_not_that_of_lengths() -> None:
     """Under bf16, long vectors are still scaled to length 1, and logits are float32."""
     (full,), (half,) = (
-        run(small("model.head=normalized", "rounds=1", f"training.precision={precision}"))
+        run(*small("model.head=normalized", "rounds=1", f"training.precision={precision}"))
         for precision in ("fp32", "bf16")
     )
     assert full.loss == pytest.approx(half.loss, rel=0.1)

@@ -3,50 +3,49 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import save_file
-from small import digest, small
+from small import digest, simulate, small
 
 from feddecorr.core.files import load_tensors
 from feddecorr.errors import UserError
 from feddecorr.models.weights import read_weights, weights_digest
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import resume, run
-from feddecorr.server.federation import Simulation
 
 
 @pytest.fixture
 def weights(tmp_path: Path) -> Path:
     """Return weights that a run of another seed has learned."""
-    list(run(small("rounds=1", "seed=5"), tmp_path / "before"))
+    list(run(*small("rounds=1", "seed=5"), tmp_path / "before"))
     return tmp_path / "before" / "weights.safetensors"
 
 
 def test_a_run_starts_from_given_weights(weights: Path) -> None:
-    server = Simulation(small(f"model.weights={weights}")).federation.start()
+    server = simulate(f"model.weights={weights}").federation.start()
     assert digest({**server.weights, **server.buffers}) == digest(load_tensors(weights))
 
 
 def test_files_of_torch_save_are_taken_too(weights: Path, tmp_path: Path) -> None:
     torch.save({"state_dict": load_tensors(weights)}, tmp_path / "w.pt")
-    one, other = (Simulation(small(f"model.weights={path}")) for path in (weights, tmp_path / "w.pt"))
+    one, other = (simulate(f"model.weights={path}") for path in (weights, tmp_path / "w.pt"))
     assert digest(one.federation.start().weights) == digest(other.federation.start().weights)
     assert one.task.experiment.digest() == other.task.experiment.digest()
 
 
 def test_weights_that_do_not_fit_are_refused_before_there_is_a_run(weights: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"does not fit the model .*of another shape"):
-        next(run(small(f"model.weights={weights}", "model.widths=[8, 8]"), tmp_path / "run"))
+        next(run(*small(f"model.weights={weights}", "model.widths=[8, 8]"), tmp_path / "run"))
     with pytest.raises(UserError, match="there is no file"):
-        next(run(small("model.weights=nothing.safetensors"), tmp_path / "other"))
+        next(run(*small("model.weights=nothing.safetensors"), tmp_path / "other"))
     assert not (tmp_path / "other").exists()
     assert not (tmp_path / "run" / "rounds.jsonl").exists()
 
 
 def test_a_run_is_known_by_its_first_weights_wherever_they_lie(weights: Path, tmp_path: Path) -> None:
     """It goes on with a copy, and not with others; without weights of its own its address is what it was."""
-    list(run(small(f"model.weights={weights}", "rounds=1"), tmp_path / "run"))
+    list(run(*small(f"model.weights={weights}", "rounds=1"), tmp_path / "run"))
     stored = RunDirectory.open(tmp_path / "run").experiment()
     assert stored.model.sha256
-    assert stored.digest() != small().digest()
+    assert stored.digest() != small().experiment.digest()
     copy = tmp_path / "copy.safetensors"
     copy.write_bytes(weights.read_bytes())
     moved = stored.model_copy(update={"model": stored.model.model_copy(update={"weights": copy}), "rounds": 2})
@@ -55,7 +54,7 @@ def test_a_run_is_known_by_its_first_weights_wherever_they_lie(weights: Path, tm
     save_file({"a": torch.zeros(1)}, copy)
     with pytest.raises(UserError, match="has changed"):
         list(resume(tmp_path / "run", experiment=moved.model_copy(update={"rounds": 3})))
-    assert not {"weights", "sha256"} & small().identity()["model"].keys()
+    assert not {"weights", "sha256"} & small().experiment.identity()["model"].keys()
 
 
 BASE = torch.arange(24.0)

@@ -2,9 +2,9 @@ from typing import Any
 
 import pytest
 import torch
+from feddecorr.config.command import experiment_overrides
 from small import small
 
-from feddecorr.config.command import experiment_overrides
 from feddecorr.config.experiment import Experiment
 from feddecorr.config.overrides import read_overrides
 from feddecorr.errors import UserError
@@ -22,7 +22,7 @@ def test_steps_are_those_of_torchs_fused_kernel_bit_for_bit(name: str, momentum:
     ours = [tensor.clone() for tensor in start]
     theirs = [tensor.clone().requires_grad_() for tensor in start]
     words = [f"training.optimizer={name}", f"training.momentum={momentum}", f"training.weight_decay={weight_decay}"]
-    training = small(*words, f"training.betas=[{momentum},0.99]").training
+    training = small(*words, f"training.betas=[{momentum},0.99]").experiment.training
     optimizer = training.optimizer.stepper(ours, training, 0.1)
     oracle: Any = (
         torch.optim.SGD(theirs, lr=0.1, momentum=momentum, weight_decay=weight_decay, fused=True)
@@ -103,7 +103,7 @@ def test_clients_that_are_done_stay_where_they_are(name: str) -> None:
     torch.manual_seed(0)
     stacked = [torch.randn(3, 4)]
     alone = [stacked[0][:1].clone()]
-    training = small(f"training.optimizer={name}", "training.momentum=0.9").training
+    training = small(f"training.optimizer={name}", "training.momentum=0.9").experiment.training
     together, single = (training.optimizer.stepper(weights, training, 0.1) for weights in (stacked, alone))
     for clients in (3, 3, 2, 1, 1):
         gradient, before = torch.randn(clients, 4), stacked[0].clone()

@@ -1,6 +1,6 @@
 import pytest
 import torch
-from small import small
+from small import simulate
 from torch import nn
 
 from feddecorr.collapse.representation import capture_representations
@@ -9,7 +9,6 @@ from feddecorr.core.threads import threads
 from feddecorr.objective.context import ClientContext
 from feddecorr.objective.reference_models import Reference, RoundReference
 from feddecorr.objective.terms import Pass
-from feddecorr.server.federation import Simulation
 
 
 @threads(1)
@@ -17,7 +16,7 @@ from feddecorr.server.federation import Simulation
 def test_a_reference_is_the_network_in_evaluation_mode(model: str) -> None:
     """Its representations and logits are the network's, although BatchNorm is folded into the convolutions."""
     words = [f"model={model}"] + (["model.widths=[8,16]"] if model == "convnet" else [])
-    simulation = Simulation(small(*words))
+    simulation = simulate(*words)
     network = simulation.task.build_model().train()
     x = simulation.dataset.normalize(simulation.dataset.train.pixels[:16])
     for _ in range(3):
@@ -33,7 +32,7 @@ def test_a_reference_is_the_network_in_evaluation_mode(model: str) -> None:
 
 def test_a_reference_is_a_copy() -> None:
     """Training goes on without it, and looking through it changes no statistics."""
-    simulation = Simulation(small())
+    simulation = simulate()
     network = simulation.task.build_model().train()
     before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
     reference = Reference(network, network.state_dict())
@@ -51,7 +50,7 @@ def test_a_reference_is_a_copy() -> None:
 @pytest.mark.parametrize("layer", [None, "features.0", "features.0.0", "features.0.1", "features.0.3"])
 def test_any_layer_can_be_looked_at(layer: str | None) -> None:
     """Before, between, at and after what is folded, what it takes in is what the network gives it."""
-    network = Simulation(small()).task.build_model().train()
+    network = simulate().task.build_model().train()
     network.features = nn.Sequential(nn.Sequential(*network.get_submodule("features").children()))
     x = torch.randn(16, 1, 8, 8, generator=torch.Generator().manual_seed(0))
     network(x)
@@ -63,7 +62,7 @@ def test_any_layer_can_be_looked_at(layer: str | None) -> None:
 
 def test_twins_share_tensors_and_see_the_same() -> None:
     """Each catches what goes through itself; together they take the memory of one."""
-    network = Simulation(small()).task.build_model()
+    network = simulate().task.build_model()
     one = Reference(network)
     other = one.twin()
     x = torch.randn(16, 1, 8, 8, generator=torch.Generator().manual_seed(0))
@@ -75,7 +74,7 @@ def test_twins_share_tensors_and_see_the_same() -> None:
 
 def test_twins_that_are_watched_at_once_see_each_its_own() -> None:
     """Batch after batch, as when each is looked at by itself."""
-    one = Reference(Simulation(small()).task.build_model())
+    one = Reference(simulate().task.build_model())
     other = one.twin()
     batches = torch.randn(4, 16, 1, 8, 8, generator=torch.Generator().manual_seed(0)).unbind()
     with one.watched() as first, other.watched() as second:

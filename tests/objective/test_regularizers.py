@@ -27,8 +27,8 @@ def forward() -> Pass:
 @every_name
 def test_weight_times_loss(name: str) -> None:
     """Each kind is the function of its name, and twice the weight is twice the term."""
-    (one,) = small(f"regularizers={name}", weigh(name, 0.25)).regularizers.values()
-    (two,) = small(f"regularizers={name}", weigh(name, 0.5)).regularizers.values()
+    (one,) = small(f"regularizers={name}", weigh(name, 0.25)).experiment.regularizers.values()
+    (two,) = small(f"regularizers={name}", weigh(name, 0.5)).experiment.regularizers.values()
     loss = getattr(contrastive if hasattr(contrastive, name) else decorrelation, name)
     labels = [forward().y] if name == "supervised_contrastive" else []
     assert torch.equal(one(forward()), 0.25 * loss(forward().z, *labels))
@@ -39,7 +39,7 @@ def test_weight_times_loss(name: str) -> None:
 def test_a_run_records_the_term_and_is_changed_by_it(name: str) -> None:
     """The gradient reaches the weights."""
     words = [f"regularizers={name}", weigh(name, 0.1), "rounds=1"]
-    (with_term,), (without,) = run(small(*words)), run(small("rounds=1"))
+    (with_term,), (without,) = run(*small(*words)), run(*small("rounds=1"))
     assert with_term.terms.keys() == {"cross_entropy", name}
     assert digest(with_term.state) != digest(without.state)
 
@@ -47,27 +47,27 @@ def test_a_run_records_the_term_and_is_changed_by_it(name: str) -> None:
 @every_name
 def test_no_weight_is_no_regularizer(name: str) -> None:
     """Bit for bit."""
-    (weightless,), (without,) = run(small(f"regularizers={name}", weigh(name, 0), "rounds=1")), run(small("rounds=1"))
+    (weightless,), (without,) = run(*small(f"regularizers={name}", weigh(name, 0), "rounds=1")), run(*small("rounds=1"))
     assert digest(weightless.state) == digest(without.state)
 
 
 def test_several_at_once() -> None:
     """Each is a term of its own."""
     words = [f"regularizers={','.join(REGULARIZERS.table)}", *(weigh(name, 0.01) for name in REGULARIZERS.table)]
-    (record,) = run(small(*words, "rounds=1"))
+    (record,) = run(*small(*words, "rounds=1"))
     assert record.terms.keys() == {"cross_entropy", *REGULARIZERS.table}
 
 
 @every_name
 def test_settings_survive_being_written_and_read(name: str) -> None:
     """As every experiment's are when it is resumed."""
-    experiment = small(f"regularizers={name}", weigh(name, 0.3))
+    experiment = small(f"regularizers={name}", weigh(name, 0.3)).experiment
     assert Experiment.parse(experiment.to_dict()) == experiment
 
 
 def test_options_of_single_kinds() -> None:
     """The scale of FedDecorr and the groups of Structured-DeCov."""
-    experiment = small("regularizers.feddecorr.normalization=paper", "regularizers.structured_decov.size=4")
+    experiment = small("regularizers.feddecorr.normalization=paper", "regularizers.structured_decov.size=4").experiment
     options = {"feddecorr": FedDecorr(normalization="paper"), "structured_decov": StructuredDeCov(size=4)}
     assert experiment.regularizers == options
     paper, structured = experiment.regularizers.values()
@@ -78,13 +78,13 @@ def test_options_of_single_kinds() -> None:
 def test_options_of_the_newer_kinds() -> None:
     """Shrinkage, kernel, temperature, penalty and threshold reach their functions."""
     words = "logdet.shrinkage=0.5 uniformity.t=3 supervised_contrastive.temperature=0.5 supervised_contrastive.beta=2"
-    regularizers = small(*(f"regularizers.{word}" for word in words.split())).regularizers
+    regularizers = small(*(f"regularizers.{word}" for word in words.split())).experiment.regularizers
     shrunk, spread, relaxed = (term(forward()) for term in regularizers.values())
     z, labels = forward().z, forward().y
     assert torch.equal(shrunk, decorrelation.logdet(z, 0.5))
     assert torch.equal(spread, 0.1 * contrastive.uniformity(z, 3.0))
     assert torch.equal(relaxed, contrastive.supervised_contrastive(z, labels, 0.5, 2.0))
-    near = small("regularizers.supervised_contrastive.threshold=-1").regularizers["supervised_contrastive"]
+    near = small("regularizers.supervised_contrastive.threshold=-1").experiment.regularizers["supervised_contrastive"]
     assert torch.equal(near(forward()), contrastive.supervised_contrastive(z, labels, threshold=-1.0))
 
 
@@ -112,10 +112,10 @@ def test_what_is_wrong_is_said(word: str, message: str) -> None:
 def test_a_diverged_model_is_told(name: str) -> None:
     """A regularizer does not hide that representations are no numbers any more, and the client is refused by it."""
     z = torch.full((4, 3), torch.nan)
-    (term,) = small(f"regularizers={name}").regularizers.values()
+    (term,) = small(f"regularizers={name}").experiment.regularizers.values()
     assert term(Pass(x=z, y=torch.arange(4) % 2, z=z, logits=z, parameters={})).isnan()
     with pytest.raises(RunError, match=r"client \d failed in round 1: .* became nan .*lower training\.lr"):
-        list(run(small(f"regularizers={name}", "training.lr=1e30", "rounds=1")))
+        list(run(*small(f"regularizers={name}", "training.lr=1e30", "rounds=1")))
 
 
 def test_a_kind_of_the_users_own_needs_one_function() -> None:

@@ -79,7 +79,7 @@ def test_the_loss_is_drawn_for_each_client() -> None:
 
 def test_points_on_the_sphere_are_unit_vectors_of_the_test_images(tmp_path: Any) -> None:
     """Of a run's last model; drawn from its directory, and missing without one."""
-    list(run(small("rounds=1"), tmp_path / "run"))
+    list(run(*small("rounds=1"), tmp_path / "run"))
     study = STUDIES["sphere"]
     first, *others = [Result(arm.labels, summary(arm.experiment)) for arm in study.arms("smoke", 1)]
     found = study.findings([replace(first, directory=tmp_path / "run"), *others], "smoke")

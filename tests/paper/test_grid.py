@@ -5,7 +5,7 @@ from made_up import results
 
 from feddecorr.errors import UserError
 from feddecorr.paper.figures import per_round
-from feddecorr.paper.grid import Grid, experiment
+from feddecorr.paper.grid import Grid, settings_of
 from feddecorr.paper.scales import SMOKE
 from feddecorr.paper.tables import accuracy, gains
 from feddecorr.results.study import Labels, Table
@@ -48,11 +48,11 @@ def test_a_scale_may_replace_the_values_of_an_axis() -> None:
 def test_without_the_term_the_scale_of_the_loss_means_nothing() -> None:
     """Beta zero is FedAvg, in either."""
     labels: list[Labels] = [{"normalization": name, "beta": 0} for name in ("released", "paper")]
-    one, other = (experiment(SMOKE, each) for each in labels)
-    assert one == other == experiment(SMOKE, {"regularizer": "none"})
+    one, other = (settings_of(SMOKE, each) for each in labels)
+    assert one == other == settings_of(SMOKE, {"regularizer": "none"})
 
 
 def test_a_label_that_no_setting_has_is_refused() -> None:
     """With the nearest right one."""
     with pytest.raises(UserError, match="did you mean 'momentum'"):
-        experiment(SMOKE, {"training.momentun": 0.5})
+        settings_of(SMOKE, {"training.momentun": 0.5})

@@ -6,13 +6,13 @@ import pytest
 
 from feddecorr.config.experiment import Experiment
 from feddecorr.errors import UserError
-from feddecorr.paper.grid import experiment
+from feddecorr.paper.grid import settings_of
 from feddecorr.paper.scales import PAPER, SCALE_OF, find_scale
 from feddecorr.results.study import SCALES
 
 
 def paper(**labels: Any) -> Experiment:
-    return experiment(PAPER, {"method": "fedavg", "regularizer": "none", "alpha": 0.05, **labels})
+    return settings_of(PAPER, {"method": "fedavg", "regularizer": "none", "alpha": 0.05, **labels})
 
 
 @pytest.mark.parametrize(

@@ -10,13 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from small import small
+from small import simulate
 
 from feddecorr.config.overrides import read_overrides
 from feddecorr.errors import UserError
 from feddecorr.partition import Dirichlet, FlowerPartitioner
 from feddecorr.partition.heterogeneity import Heterogeneity, count_labels
-from feddecorr.server.federation import Simulation
 
 Dataset = import_module("datasets").Dataset  # neither package has types
 DirichletPartitioner = import_module("flwr_datasets.partitioner").DirichletPartitioner
@@ -69,7 +68,7 @@ def test_words_choose_a_partitioner() -> None:
     """`partition=flower` with options is an experiment like any other."""
     words = ["partition=flower", "partition.partitioner=PathologicalPartitioner", "partition.minimum=1"]
     options = ["partition.options.num_classes_per_partition=2", "partition.options.class_assignment_mode=deterministic"]
-    simulation = Simulation(small(*words, *options))
+    simulation = simulate(*words, *options)
     counts = count_labels(simulation.shards.parts, simulation.dataset.train.labels.numpy(), 4)
     assert ((counts > 0).sum(1) == 2).all()
     assert read_overrides(options)["partition"]["options"]["num_classes_per_partition"] == 2

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small import small
+from small import simulate, small
 
 from feddecorr.config.experiment import Experiment
 from feddecorr.errors import UserError
@@ -15,7 +15,6 @@ from feddecorr.partition import Dirichlet, Parts, SplitFile
 from feddecorr.partition.split_file import read_split, write_split
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import resume, run
-from feddecorr.server.federation import Simulation
 
 LABELS = np.arange(8) % 2
 
@@ -36,9 +35,9 @@ def test_a_split_survives_being_written(tmp_path: Path) -> None:
 
 def test_a_run_with_a_split_from_a_file_is_the_run_with_that_split(tmp_path: Path) -> None:
     """Reading a split gives the same simulation as drawing it."""
-    drawn = Simulation(small())
+    drawn = simulate()
     write_split(tmp_path / "split.json", drawn.shards.parts)
-    read = Simulation(small("partition=file", f"partition.path={tmp_path / 'split.json'}"))
+    read = simulate("partition=file", f"partition.path={tmp_path / 'split.json'}")
     assert all(map(np.array_equal, drawn.shards.parts, read.shards.parts))
 
 
@@ -89,12 +88,12 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 def test_a_run_is_never_resumed_with_another_split(tmp_path: Path) -> None:
     """The file's digest is kept with the run, which can still be looked at when the file is gone."""
     path = tmp_path / "split.json"
-    write_split(path, Simulation(small()).shards.parts)
-    experiment = small("partition=file", f"partition.path={path}")
+    write_split(path, simulate().shards.parts)
+    experiment, options = small("partition=file", f"partition.path={path}")
     list(run(experiment.model_copy(update={"rounds": 1}), tmp_path / "run"))
-    write_split(path, Simulation(small("seed=1")).shards.parts)
+    write_split(path, simulate("seed=1").shards.parts)
     with pytest.raises(UserError, match="has changed"):
-        list(resume(tmp_path / "run", experiment=experiment))
+        list(resume(tmp_path / "run", experiment, options))
     path.unlink()
     assert RunDirectory.open(tmp_path / "run").experiment().partition == experiment.partition
 

@@ -23,7 +23,7 @@ PHONE = {"width": 390, "height": 800}
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs")
     for name, words in {"plain": [], "with<b>": ["regularizers=feddecorr"]}.items():
-        list(run(small("rounds=2", *words), folder / name))
+        list(run(*small("rounds=2", *words), folder / name))
     write_report([folder / "plain", folder / "with<b>"], folder / "report.html")
     return folder / "report.html"
 

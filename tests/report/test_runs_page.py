@@ -25,7 +25,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
         "other": ["seed=1", "rounds=1", "evaluation.clients=true"],
     }
     for name, changes in words.items():
-        list(run(small(*changes), directory / name))
+        list(run(*small(*changes), directory / name))
     return [directory / name for name in words]
 
 
@@ -66,7 +66,7 @@ def test_averaging_is_drawn_for_runs_that_looked_at_clients(runs: list[Path], tm
 def test_runs_without_test_images_have_a_report_too(tmp_path: Path) -> None:
     """What was never measured is left out; how they trained is there. Beside others, they have no line."""
     for name in ("blind", "seeing"):
-        list(run(small("rounds=2"), tmp_path / name))
+        list(run(*small("rounds=2"), tmp_path / name))
     forget_models(tmp_path / "blind")
     write_report([tmp_path / "blind"], tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()
@@ -82,7 +82,7 @@ def test_runs_without_test_images_have_a_report_too(tmp_path: Path) -> None:
 
 
 def test_a_run_without_a_finished_round_is_refused(tmp_path: Path) -> None:
-    records = run(small("method=outside:Failing", "method.round=1"), tmp_path / "run")
+    records = run(*small("method=outside:Failing", "method.round=1"), tmp_path / "run")
     with pytest.raises(RunError):
         next(records)
     with pytest.raises(UserError, match="no finished round yet"):
@@ -98,7 +98,7 @@ def test_names_are_text_and_never_markup(runs: list[Path], tmp_path: Path) -> No
 
 def test_runs_of_the_same_name_are_told_apart(tmp_path: Path) -> None:
     for parent in ("a", "b"):
-        list(run(small("rounds=1"), tmp_path / parent / "run"))
+        list(run(*small("rounds=1"), tmp_path / parent / "run"))
     write_report([tmp_path / "a" / "run", tmp_path / "b" / "run"], tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()
     assert "<td>a/run</td>" in page
@@ -125,7 +125,7 @@ def drawn(page: str, heading: str) -> list[dict[str, Any]]:
 def test_seeds_are_one_line_with_a_band_and_one_switch(tmp_path: Path) -> None:
     """Mean and one standard deviation, by hand; a run that is not done stays by itself, for it has not come as far."""
     for name, words in {"a0": [], "a1": ["seed=1"], "b": ["method=fedprox"], "late": ["seed=2"]}.items():
-        records = run(small("rounds=2", *words), tmp_path / name)
+        records = run(*small("rounds=2", *words), tmp_path / name)
         next(records)
         if name != "late":
             list(records)
@@ -156,14 +156,14 @@ def test_seeds_are_one_line_with_a_band_and_one_switch(tmp_path: Path) -> None:
 )
 def test_seeds_have_the_name_that_they_share_or_that_of_their_settings(names: list[str], expected: list[str]) -> None:
     words = ["seed=0", "seed=1", "method=fedprox"]
-    settings = [small("rounds=1", each).to_dict() for each in words]
+    settings = [small("rounds=1", each).experiment.to_dict() for each in words]
     runs = [Summary("", each, "", {}, [{}], None, {}, {}) for each in settings]
     assert [line.name for line in group_seeds(dict(zip(names, runs, strict=True)))] == expected
 
 
 def test_copies_of_a_run_are_no_seeds(tmp_path: Path) -> None:
     for name in ("one", "two"):
-        list(run(small("rounds=1"), tmp_path / name))
+        list(run(*small("rounds=1"), tmp_path / name))
     write_report([tmp_path / "one", tmp_path / "two"], tmp_path / "report.html")
     lines = drawn((tmp_path / "report.html").read_text(), "Accuracy per round")
     assert [line["name"] for line in lines] == ["one", "two"]

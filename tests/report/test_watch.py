@@ -56,7 +56,7 @@ def served(*folders: Path) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("runs") / "done"
-    list(run(small("rounds=1"), path))
+    list(run(*small("rounds=1"), path))
     return path
 
 
@@ -66,11 +66,11 @@ def test_a_run_under_way_is_followed_and_others_join(browser: Browser, tmp_path:
         page.goto(place)
         page.get_by_text("There is no run yet.").wait_for()
         page.evaluate("window.loadedOnce = true")
-        first = run(small("rounds=3"), tmp_path / "first")
+        first = run(*small("rounds=3"), tmp_path / "first")
         next(first)
         page.get_by_role("cell", name="1 of 3").wait_for()
         assert page.evaluate(POINTS) == [["first", 1]]
-        second = run(small("rounds=2", "regularizers=feddecorr"), tmp_path / "more" / "second")
+        second = run(*small("rounds=2", "regularizers=feddecorr"), tmp_path / "more" / "second")
         next(second)
         page.get_by_role("cell", name="1 of 2").wait_for()
         page.get_by_label("second").uncheck()
@@ -159,7 +159,7 @@ def test_looking_writes_nothing(done: Path) -> None:
 
 def test_a_broken_run_keeps_nobody_from_seeing_the_others(tmp_path: Path) -> None:
     for name in ("broken", "whole"):
-        list(run(small("rounds=1"), tmp_path / name))
+        list(run(*small("rounds=1"), tmp_path / name))
     (tmp_path / "broken" / "rounds.jsonl").write_text("")
     page = LivePage([tmp_path]).current()[1]
     assert "1 rounds are finished, but it has 0 whole lines" in page

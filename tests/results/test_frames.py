@@ -14,8 +14,8 @@ from feddecorr.runs.pipeline import run
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs")
-    list(run(small("rounds=3", "evaluation.every=3"), folder / "a"))
-    list(run(small("rounds=2", "regularizers=feddecorr", "partition.alpha=inf"), folder / "b"))
+    list(run(*small("rounds=3", "evaluation.every=3"), folder / "a"))
+    list(run(*small("rounds=2", "regularizers=feddecorr", "partition.alpha=inf"), folder / "b"))
     return folder
 
 

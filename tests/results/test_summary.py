@@ -12,9 +12,8 @@ from made_up import summary as made_up
 from small import small
 
 from feddecorr.cli.choosing import choose_runs
-from feddecorr.config.command import command
-from feddecorr.config.experiment import Experiment
 from feddecorr.config.overrides import read_overrides
+from feddecorr.config.settings import command, parse_settings, to_settings
 from feddecorr.core.trust import CLOSED
 from feddecorr.errors import UserError
 from feddecorr.paper.claims.evidence import runs_of
@@ -34,7 +33,7 @@ RECORDS: list[Any] = []
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
     path = tmp_path_factory.mktemp("runs") / "a"
-    RECORDS[:] = run(small("rounds=12", *EVALUATED, "regularizers=feddecorr"), path)
+    RECORDS[:] = run(*small("rounds=12", *EVALUATED, "regularizers=feddecorr"), path)
     return RunDirectory.open(path)
 
 
@@ -50,7 +49,7 @@ def test_a_summary_survives_its_line_of_json(summary: Summary) -> None:
 def test_a_record_from_before_a_setting_existed_has_its_default(summary: Summary) -> None:
     """It is found by the same address as a run of today, and can be compared with it."""
     stored = json.loads(json.dumps(summary.to_dict()))
-    del stored["experiment"]["evaluation"]["final"], stored["experiment"]["regularizers"]["feddecorr"]["normalization"]
+    del stored["options"]["evaluation"]["final"], stored["experiment"]["regularizers"]["feddecorr"]["normalization"]
     assert Summary.from_dict({**stored, "digest": "of that day"}) == summary
 
 
@@ -58,8 +57,8 @@ def test_a_record_of_somebodys_own_kind_is_taken_as_it_is(summary: Summary) -> N
     """Its numbers can still be shown."""
     stored = {**summary.to_dict(), "experiment": {**summary.experiment, "method": {"name": "nowhere:Method"}}}
     found = Summary.from_dict(stored)
-    experiment = Experiment.parse(stored["experiment"], CLOSED)
-    assert found.to_dict() == {**stored, "digest": experiment.digest(), "command": command(experiment)}
+    experiment, options = parse_settings({**stored["experiment"], **stored["options"]}, CLOSED)
+    assert found.to_dict() == {**stored, "digest": experiment.digest(), "command": command(experiment, options)}
 
 
 def test_it_says_what_the_run_recorded(directory: RunDirectory, summary: Summary) -> None:
@@ -74,13 +73,13 @@ def test_it_says_what_the_run_recorded(directory: RunDirectory, summary: Summary
         client: model["accuracy"] for client, model in lines[-1]["local_models"].items()
     }
     assert all(isinstance(value, int | float) for line in summary.rounds for value in line["model"].values())
-    assert summary.digest == directory.experiment().digest()
+    assert summary.digest == directory.settings()[0].digest()
 
 
 def test_its_command_does_the_run_again(summary: Summary) -> None:
     program, verb, *words = shlex.split(summary.command)
     assert (program, verb) == ("feddecorr", "run")
-    assert Experiment.parse(read_overrides(words)).to_dict() == summary.experiment
+    assert to_settings(*parse_settings(read_overrides(words))) == summary.settings
 
 
 def test_statistics_are_of_evaluated_rounds(summary: Summary) -> None:
@@ -118,8 +117,8 @@ def test_a_shared_run_is_seen_as_if_it_had_been_run_as_asked(
     directory: RunDirectory, summary: Summary, tmp_path: Path, words: list[str]
 ) -> None:
     """Whatever else has been asked of a run, a study sees what it would see alone."""
-    asked = small("rounds=12", *EVALUATED, "regularizers=feddecorr", *words)
-    list(run(asked, tmp_path / "alone"))
+    asked, asked_options = small("rounds=12", *EVALUATED, "regularizers=feddecorr", *words)
+    list(run(asked, asked_options, tmp_path / "alone"))
     alone = Summary.of(RunDirectory.open(tmp_path / "alone"))
     shared = Summary.of(directory, asked)
     assert [line | {"seconds": 0} for line in shared.rounds] == [line | {"seconds": 0} for line in alone.rounds]
@@ -138,7 +137,7 @@ def test_records_are_read_from_files_and_folders_and_counted_once(directory: Run
     other = Summary.from_dict({**summary.to_dict(), "experiment": {**summary.experiment, "seed": 5}})
     write_summaries(tmp_path / "deep" / "records.jsonl", [shorter, other])
     (tmp_path / "begun").mkdir()
-    (tmp_path / "begun" / "experiment.json").write_text(json.dumps(small().to_dict()))
+    (tmp_path / "begun" / "experiment.json").write_text(json.dumps(small().experiment.to_dict()))
     found = read_summaries([tmp_path / "deep" / "records.jsonl", directory.path.parent, tmp_path / "begun"])
     assert found == [summary, other]
     write_summaries(tmp_path / "again.jsonl", found)

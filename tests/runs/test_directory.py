@@ -27,7 +27,7 @@ class PowerCutError(Exception):
 @pytest.fixture(scope="module")
 def expected() -> list[Any]:
     """Return what a run that is never interrupted gives."""
-    return result(run(small(*WORDS)))
+    return result(run(*small(*WORDS)))
 
 
 def on_disk(out: Path) -> list[Any]:
@@ -38,7 +38,7 @@ def on_disk(out: Path) -> list[Any]:
 
 def test_a_run_on_disk_is_the_run_in_memory(tmp_path: Path, expected: list[Any]) -> None:
     out = tmp_path / "run"
-    assert result(run(small(*WORDS), out)) == expected
+    assert result(run(*small(*WORDS), out)) == expected
     assert on_disk(out) == [*(record for record, _ in expected), expected[-1][1]]
 
 
@@ -58,11 +58,11 @@ def test_a_run_cut_off_at_any_write_goes_on_to_the_same_bits(
 
     monkeypatch.setattr(os, "replace", cut)
     with pytest.raises((PowerCutError, RunError)):
-        list(run(small(*WORDS), out))
+        list(run(*small(*WORDS), out))
     monkeypatch.undo()
     if not (out / "experiment.json").exists():  # cut off before there was a run at all
         assert when == 1
-        list(run(small(*WORDS), out))
+        list(run(*small(*WORDS), out))
     list(resume(out, trust=True))
     assert on_disk(out) == [*(record for record, _ in expected), expected[-1][1]]
 
@@ -82,13 +82,13 @@ def test_a_killed_run_goes_on_to_the_same_bits(tmp_path: Path, engine: str) -> N
     process.wait()
     assert RunDirectory.open(out).finished_rounds() < 4
     list(resume(out, trust=True))
-    straight = result(run(small("rounds=4", "training.epochs=10")))
+    straight = result(run(*small("rounds=4", "training.epochs=10")))
     assert on_disk(out) == [*(record for record, _ in straight), straight[-1][1]]
 
 
 def test_a_torn_last_line_is_no_round(tmp_path: Path, expected: list[Any]) -> None:
     out = tmp_path / "run"
-    records = run(small(*WORDS), out)
+    records = run(*small(*WORDS), out)
     next(records)
     records.close()
     with (out / "rounds.jsonl").open("a") as lines:
@@ -100,37 +100,37 @@ def test_a_torn_last_line_is_no_round(tmp_path: Path, expected: list[Any]) -> No
 
 def test_a_run_can_be_made_longer_by_another_engine(tmp_path: Path, expected: list[Any]) -> None:
     out = tmp_path / "run"
-    list(run(small(*WORDS, "rounds=1"), out))
-    list(resume(out, experiment=small(*WORDS, "engine=pool")))
+    list(run(*small(*WORDS, "rounds=1"), out))
+    list(resume(out, *small(*WORDS, "engine=pool")))
     assert on_disk(out) == [*(record for record, _ in expected), expected[-1][1]]
 
 
 def test_nothing_else_can_be_changed_on_the_way(tmp_path: Path) -> None:
-    list(run(small("rounds=2"), tmp_path / "run"))
+    list(run(*small("rounds=2"), tmp_path / "run"))
     with pytest.raises(UserError, match=r"seed: 0 there, 1 here.*only rounds, engine"):
-        resume(tmp_path / "run", experiment=small("seed=1"))
+        resume(tmp_path / "run", *small("seed=1"))
     with pytest.raises(UserError, match="2 rounds are done"):
-        resume(tmp_path / "run", experiment=small("rounds=1"))
+        resume(tmp_path / "run", *small("rounds=1"))
 
 
 def test_a_finished_run_has_nothing_left_to_do(tmp_path: Path) -> None:
-    list(run(small("rounds=1"), tmp_path / "run"))
+    list(run(*small("rounds=1"), tmp_path / "run"))
     assert list(resume(tmp_path / "run")) == []
 
 
 def test_another_run_is_never_written_over(tmp_path: Path) -> None:
-    list(run(small("rounds=1"), tmp_path / "run"))
+    list(run(*small("rounds=1"), tmp_path / "run"))
     with pytest.raises(UserError, match="feddecorr resume"):
-        run(small("rounds=1"), tmp_path / "run")
+        run(*small("rounds=1"), tmp_path / "run")
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.tex").touch()
     with pytest.raises(UserError, match="not empty"):
-        run(small("rounds=1"), tmp_path / "other")
+        run(*small("rounds=1"), tmp_path / "other")
 
 
 def test_two_processes_cannot_write_the_same_run(tmp_path: Path) -> None:
     def first() -> Iterator[object]:
-        return run(small(), tmp_path / "run")
+        return run(*small(), tmp_path / "run")
 
     records = first()
     next(records)
@@ -140,7 +140,7 @@ def test_two_processes_cannot_write_the_same_run(tmp_path: Path) -> None:
 
 def test_the_directory_holds_what_it_promises(tmp_path: Path) -> None:
     out = tmp_path / "run"
-    list(run(small("rounds=1"), out))
+    list(run(*small("rounds=1"), out))
     line = json.loads((out / "rounds.jsonl").read_text())
     assert line.keys() == {
         "round", "clients", "terms", "seconds", "missing", "model", "local_models", "averaging", "local_terms"
@@ -160,5 +160,5 @@ def test_the_directory_holds_what_it_promises(tmp_path: Path) -> None:
 def test_memories_do_not_pile_up(tmp_path: Path) -> None:
     """What clients remember is kept once for each client, not once for each round."""
     out = tmp_path / "run"
-    list(run(small(*WORDS, "rounds=5"), out))
+    list(run(*small(*WORDS, "rounds=5"), out))
     assert all(len(list(client.iterdir())) == 1 for client in (out / "clients").iterdir())

@@ -16,19 +16,19 @@ from feddecorr.training.batches import epoch_sizes
 
 
 def test_the_last_round_is_always_evaluated() -> None:
-    records = list(run(small("evaluation.every=2", "rounds=3")))
+    records = list(run(*small("evaluation.every=2", "rounds=3")))
     assert [record.accuracy is not None for record in records] == [False, True, True]
 
 
 def test_so_many_of_the_last_rounds_are_evaluated_as_asked_for() -> None:
-    records = list(run(small("evaluation.every=3", "evaluation.final=2", "rounds=6")))
+    records = list(run(*small("evaluation.every=3", "evaluation.final=2", "rounds=6")))
     assert [record.round for record in records if record.model is not None] == [3, 5, 6]
 
 
 def test_clients_models_can_be_looked_at_in_the_last_round_only() -> None:
     """What is found then is what is found with them looked at always."""
     last, always = (
-        list(run(small("evaluation.every=1", f"evaluation.clients={when}", "rounds=2"))) for when in ("last", "true")
+        list(run(*small("evaluation.every=1", f"evaluation.clients={when}", "rounds=2"))) for when in ("last", "true")
     )
     assert [bool(record.local_models) for record in last] == [False, True]
     assert [bool(record.local_models) for record in always] == [True, True]
@@ -45,11 +45,11 @@ WORDS = " ".join(DYING).split()
 def test_a_run_in_which_features_die_says_so_once() -> None:
     """With the option that works against it, and not where that is set."""
     with pytest.warns(DyingFeatures, match=r"0 % at the start.*regularizers\.feddecorr\.dying=counted") as told:
-        *_, last = run(small(*WORDS))
+        *_, last = run(*small(*WORDS))
     assert len(told) == 1
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        *_, counted = run(small(*WORDS, "regularizers.feddecorr.dying=counted"))
+        *_, counted = run(*small(*WORDS, "regularizers.feddecorr.dying=counted"))
     assert last.model is not None
     assert counted.model is not None
     assert 2 * counted.model.dead_features < last.model.dead_features
@@ -59,7 +59,7 @@ def test_who_dies_without_feddecorr_is_not_warned_of_it() -> None:
     """A representation that is dead from the start stays as it is."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        list(run(small(*WORDS, "regularizers=none", "training.lr=2")))
+        list(run(*small(*WORDS, "regularizers=none", "training.lr=2")))
 
 
 @pytest.mark.parametrize("words", [[], ["clients=50", "participation=0.2"], ["evaluation.clients=true"]])
@@ -106,7 +106,7 @@ def test_forward_passes_stay_below_a_tenth_of_the_training(words: list[str], siz
 
 def test_a_number_is_taken_at_its_word_and_auto_is_the_default() -> None:
     assert rhythm(small("evaluation.every=5"), 1, 1) == 5
-    assert small().evaluation.every == "auto"
+    assert small().options.evaluation.every == "auto"
     assert rhythm(small("evaluation.every=auto"), 10, 1000) == rhythm(small(), 10, 1000) > 1
 
 
@@ -118,15 +118,15 @@ def test_other_rhythms_are_refused(word: str) -> None:
 
 def test_runs_follow_the_rhythm() -> None:
     """By hand: 40 test images, four clients with a step of 16: 10 · 40 / (3 · 64), rounded up."""
-    records = list(run(small("training.steps=1", "rounds=7")))
+    records = list(run(*small("training.steps=1", "rounds=7")))
     assert [record.round for record in records if record.model is not None] == [3, 6, 7]
 
 
 def test_averaging_is_recorded_where_clients_are_evaluated() -> None:
     """And nowhere else."""
-    records = list(run(small("evaluation.every=2", "evaluation.clients=true", "rounds=3")))
+    records = list(run(*small("evaluation.every=2", "evaluation.clients=true", "rounds=3")))
     assert [record.averaging is not None for record in records] == [False, True, True]
-    assert all(record.averaging is None for record in run(small("rounds=1")))
+    assert all(record.averaging is None for record in run(*small("rounds=1")))
 
 
 @pytest.mark.parametrize(("words", "more"), [((), 0), (("method=fedavgm",), 1)])
@@ -145,5 +145,5 @@ def test_an_average_that_is_the_global_model_is_looked_at_once(
         return look(evaluator, state, classes=classes)
 
     monkeypatch.setattr(Evaluator, "__call__", count)
-    list(run(small("evaluation.every=1", "evaluation.clients=true", "rounds=2", *words)))
+    list(run(*small("evaluation.every=1", "evaluation.clients=true", "rounds=2", *words)))
     assert len(looked) == 2 * 5 + more

@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from small import result, small
+from small import result, simulate, small
 
 from feddecorr.collapse.measures import Measures, Principal, measure_spread
 from feddecorr.collapse.neural_collapse import ClassMeasures, DecisionMeasures
@@ -12,11 +12,10 @@ from feddecorr.core.messages import Server
 from feddecorr.errors import RunError
 from feddecorr.runs.evaluation import Evaluator
 from feddecorr.runs.pipeline import run
-from feddecorr.server.federation import Simulation
 
 
 def evaluator(*words: str, parallel_jobs: int = 1) -> tuple[Evaluator, Server]:
-    simulation = Simulation(small(*words))
+    simulation = simulate(*words)
     return Evaluator(simulation.task, simulation.dataset.test, parallel_jobs), simulation.federation.start()
 
 
@@ -60,7 +59,7 @@ def test_the_number_of_threads_changes_no_bit(words: list[str], *, classes: bool
 
 def test_the_spectrum_is_that_of_the_test_representations() -> None:
     """And accuracy and loss are those of the same forward pass, in which BatchNorm is no layer of its own."""
-    simulation = Simulation(small("evaluation.batch=11"))
+    simulation = simulate("evaluation.batch=11")
     model = simulation.task.build_model().eval()
     with torch.no_grad(), capture_representations(model) as seen:
         logits = model(simulation.dataset.normalize(simulation.dataset.test.pixels))
@@ -83,7 +82,7 @@ def test_what_labels_tell_changes_nothing_else() -> None:
 
 def test_classes_are_measured_in_the_last_round_or_always() -> None:
     """In whole runs; what is recorded beside them is the same."""
-    last, always = (list(run(small(f"evaluation.label_measures={when}"))) for when in ("last", "always"))
+    last, always = (list(run(*small(f"evaluation.label_measures={when}"))) for when in ("last", "always"))
     for records, expected in ((last, [False, False, True]), (always, [True, True, True])):
         for name in ("nc1_variability", "mean_per_class_effective_rank", "nc4_disagreement", "rankme"):
             assert [getattr(record.model, name) is not None for record in records] == expected
@@ -95,7 +94,7 @@ def test_classes_are_measured_in_the_last_round_or_always() -> None:
 def test_representations_that_did_not_change_are_measured_once(measured: list[int]) -> None:
     """Those of logistic regression never do: the classifier takes the pixels."""
     words = ["model=mlp", "model.widths=[]", "evaluation.label_measures=last", "evaluation.every=1", "rounds=4"]
-    records = list(run(small(*words)))
+    records = list(run(*small(*words)))
     assert len(measured) == 1
     assert records[0].singular_values == records[2].singular_values == records[3].singular_values
     assert len({record.loss for record in records}) == 4
@@ -130,7 +129,7 @@ def test_a_classifier_that_acts_on_representations_counts_as_a_layer_before_them
 def test_a_model_beside_itself_is_the_same() -> None:
     """CKA is one, and no direction is turned."""
     evaluate, _ = evaluator("evaluation.batch=7", parallel_jobs=2)
-    model = Simulation(small()).task.build_model()
+    model = simulate().task.build_model()
     first = evaluate.diagnose(model, name="first")
     found = evaluate.diagnose(model, name="second", beside=(model, first))
     assert found.linear_cka == pytest.approx(1)
@@ -148,8 +147,8 @@ def test_a_model_that_diverged_is_refused_from_any_thread() -> None:
 
 
 def test_evaluating_leaves_training_unchanged() -> None:
-    often = result(run(small("evaluation.every=1")))
-    seldom = result(run(small("evaluation.every=3")))
+    often = result(run(*small("evaluation.every=1")))
+    seldom = result(run(*small("evaluation.every=3")))
     assert [bits for _, bits in often] == [bits for _, bits in seldom]
 
 
@@ -157,20 +156,20 @@ def test_evaluating_leaves_training_unchanged() -> None:
 def test_local_models_are_evaluated_by_wish_whoever_trains_them(engine: str) -> None:
     """Records are the same whichever engine ran the clients, and only rounds that are due hold local models."""
     words = ("evaluation.clients=true", "evaluation.every=2", "evaluation.batch=11", "rounds=3")
-    records = list(run(small(*words, f"engine={engine}")))
+    records = list(run(*small(*words, f"engine={engine}")))
     assert [sorted(record.local_models) for record in records] == [[], [0, 1, 2, 3], [0, 1, 2, 3]]
-    assert result(records) == result(run(small(*words)))
+    assert result(records) == result(run(*small(*words)))
 
 
 def test_evaluating_local_models_leaves_training_unchanged() -> None:
     """Weights are the same with and without."""
-    plain, watched = result(run(small())), result(run(small("evaluation.clients=true")))
+    plain, watched = result(run(*small())), result(run(*small("evaluation.clients=true")))
     assert [bits for _, bits in plain] == [bits for _, bits in watched]
 
 
 def test_a_single_client_is_its_own_mean() -> None:
     """With one client, its local model is the global one, in every measure."""
-    (record,) = run(small("clients=1", "partition=homogeneous", "rounds=1", "evaluation.clients=true"))
+    (record,) = run(*small("clients=1", "partition=homogeneous", "rounds=1", "evaluation.clients=true"))
     assert record.model is not None
     assert record.local_models == {0: replace(record.model, client=0)}
 

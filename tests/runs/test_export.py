@@ -18,7 +18,7 @@ from feddecorr.runs.pipeline import run
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a run in bfloat16, whose exported model computes in full precision all the same."""
     directory = tmp_path_factory.mktemp("runs") / "a"
-    list(run(small("rounds=1", "training.precision=bf16"), directory))
+    list(run(*small("rounds=1", "training.precision=bf16"), directory))
     return directory
 
 
@@ -44,7 +44,7 @@ def test_an_exported_model_decides_as_the_run_did(
 
 def test_torchscript_runs_without_this_package(trained: Path, tmp_path: Path, feddecorr: CommandLine) -> None:
     feddecorr("export", trained, "--to", "torchscript", "-o", tmp_path / "model.pt")
-    images = small().data.load().test
+    images = small().experiment.data.load().test
     with pytest.warns(DeprecationWarning, match=r"torch\.export"):  # PyTorch advises torch.export for new code
         program = torch.jit.load(str(tmp_path / "model.pt"))
     logits = program(images.pixels.permute(0, 3, 1, 2).float())
@@ -61,13 +61,13 @@ def test_the_note_of_weights_says_what_they_are_for(trained: Path, tmp_path: Pat
 
 def test_exported_weights_are_taken_by_the_network_and_by_another_run(tmp_path: Path, feddecorr: CommandLine) -> None:
     """Also where a weight has two names."""
-    record = next(run(small("model=outside:Tied", "rounds=1"), tmp_path / "run"))
+    record = next(run(*small("model=outside:Tied", "rounds=1"), tmp_path / "run"))
     file = tmp_path / "model.safetensors"
     assert feddecorr("export", tmp_path / "run", "--trust", "--to", "safetensors", "-o", file).code == 0
     model = Tied(4, 1)
     model.load_state_dict(load_tensors(file))
     assert all(torch.equal(record.state[name], tensor) for name, tensor in model.state_dict().items())
-    begun = next(run(small("model=outside:Tied", f"model.weights={file}", "training.lr=1e-12", "rounds=1")))
+    begun = next(run(*small("model=outside:Tied", f"model.weights={file}", "training.lr=1e-12", "rounds=1")))
     assert all(torch.allclose(begun.state[name], tensor) for name, tensor in record.state.items())
 
 

@@ -41,7 +41,7 @@ def within(seconds: float) -> Iterator[None]:
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a run whose method keeps something of everybody, one round short of its end."""
     out = tmp_path_factory.mktemp("template") / "run"
-    list(run(small("method=scaffold", "rounds=2", "training.epochs=1"), out))
+    list(run(*small("method=scaffold", "rounds=2", "training.epochs=1"), out))
     return out
 
 
@@ -49,7 +49,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a run that nothing is wrong with."""
     out = tmp_path_factory.mktemp("good") / "run"
-    list(run(small("rounds=1", "training.epochs=1", "training.lr=0.07"), out))
+    list(run(*small("rounds=1", "training.epochs=1", "training.lr=0.07"), out))
     return out
 
 
@@ -137,7 +137,7 @@ def test_the_users_own_path_may_lead_through_links(tmp_path: Path) -> None:
     (tmp_path / "disk" / "deep").mkdir(parents=True)
     (tmp_path / "runs").symlink_to(tmp_path / "disk")
     (tmp_path / "disk" / "a").symlink_to(tmp_path / "disk" / "deep")
-    list(run(small("rounds=1"), tmp_path / "runs" / "a"))
+    list(run(*small("rounds=1"), tmp_path / "runs" / "a"))
     assert (tmp_path / "disk" / "deep" / "weights.safetensors").is_file()
 
 

@@ -21,20 +21,20 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
 
 def test_training_does_not_load_the_compiler() -> None:
     """PyTorch's compiler takes as long to import as PyTorch itself; nor is anything needed that only draws."""
-    loaded = imported_after("from small import small\nfrom feddecorr import run\nlist(run(small('rounds=1')))")
+    loaded = imported_after("from small import small\nfrom feddecorr import run\nlist(run(*small('rounds=1')))")
     assert "torch" in loaded
     assert not {"torch._dynamo", "sympy", "plotly", "sklearn", "scipy"} & loaded
 
 
 def test_the_same_experiment_gives_the_same_bits_and_another_seed_does_not() -> None:
-    first, second, other = (list(run(small(f"seed={seed}")))[-1] for seed in (0, 0, 1))
+    first, second, other = (list(run(*small(f"seed={seed}")))[-1] for seed in (0, 0, 1))
     assert digest(first.state) == digest(second.state)
     assert digest(first.state) != digest(other.state)
 
 
 def test_a_record_carries_the_model() -> None:
-    experiment = small("rounds=1")
-    (record,) = feddecorr.run(experiment)
+    experiment, options = small("rounds=1")
+    (record,) = feddecorr.run(experiment, options)
     model = Simulation(experiment).task.build_model()
     model.load_state_dict(record.state)
     assert record.terms.keys() == {"cross_entropy"}
@@ -42,12 +42,12 @@ def test_a_record_carries_the_model() -> None:
 
 def test_the_callers_settings_are_left_alone() -> None:
     threads, random = torch.get_num_threads(), torch.get_rng_state()
-    list(run(small("rounds=1")))
+    list(run(*small("rounds=1")))
     assert torch.get_num_threads() == threads
     assert torch.equal(torch.get_rng_state(), random)
 
 
 def test_it_learns() -> None:
-    records = list(run(small("rounds=8", "data.noise=1")))
+    records = list(run(*small("rounds=8", "data.noise=1")))
     assert records[-1].accuracy is not None
     assert records[-1].accuracy > 0.8

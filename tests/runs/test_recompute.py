@@ -21,8 +21,8 @@ quiet: Callable[[str], None] = lambda _text: None  # noqa: E731 - a word for it
 def test_the_mean_of_the_local_models_made_again_is_the_global_model(tmp_path: Path, number: int) -> None:
     """Under FedAvg, to the last bit, for the newest round and for older ones, with part of the clients."""
     words = ("participation=0.75", "batchnorm=local")
-    expected = [record.state for record in run(small(*words))][number - 1]
-    list(run(small(*words), tmp_path / "run"))
+    expected = [record.state for record in run(*small(*words))][number - 1]
+    list(run(*small(*words), tmp_path / "run"))
     directory = RunDirectory.open(tmp_path / "run")
     simulation = Simulation(directory.experiment())
     with state_of(directory, simulation, number, quiet) as state:
@@ -44,8 +44,8 @@ def test_the_mean_of_the_local_models_made_again_is_the_global_model(tmp_path: P
 )
 def test_local_models_made_again_are_those_that_the_run_recorded(tmp_path: Path, words: str) -> None:
     """Whatever clients remember, and beside whom they trained: what the run measured is found again, bit for bit."""
-    experiment = small(*words.split(), "evaluation.clients=true", "participation=0.75")
-    *_, last = run(experiment, tmp_path / "run")
+    experiment, options = small(*words.split(), "evaluation.clients=true", "participation=0.75")
+    *_, last = run(experiment, options, tmp_path / "run")
     directory = RunDirectory.open(tmp_path / "run")
     simulation = Simulation(directory.experiment())
     evaluate = Evaluator(simulation.task, simulation.dataset.test)
@@ -58,6 +58,6 @@ def test_local_models_made_again_are_those_that_the_run_recorded(tmp_path: Path,
 
 def test_what_is_kept_is_the_state_before_the_newest_round(tmp_path: Path) -> None:
     """And no more of it than that, however long the run."""
-    states = [record.state for record in run(small("rounds=4"), tmp_path / "run")]
+    states = [record.state for record in run(*small("rounds=4"), tmp_path / "run")]
     kept = load_tensors(tmp_path / "run" / "previous" / "weights.safetensors")
     assert all(torch.equal(tensor, states[2][name]) for name, tensor in kept.items())

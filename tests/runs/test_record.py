@@ -6,6 +6,7 @@ import pytest
 from small import small
 
 import feddecorr
+from feddecorr.errors import UserError
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import run
 from feddecorr.runs.record import Record
@@ -13,7 +14,7 @@ from feddecorr.runs.record import Record
 
 @pytest.fixture(scope="module")
 def record() -> Record:
-    (found,) = run(small("rounds=1", "evaluation.clients=true"))
+    (found,) = run(*small("rounds=1", "evaluation.clients=true"))
     return found
 
 
@@ -32,7 +33,7 @@ def test_a_record_is_the_same_after_it_was_written_and_read(record: Record) -> N
 
 def test_the_directory_gives_the_records_that_the_run_gave(tmp_path: Path) -> None:
     """One value, whether it comes from the run or from its directory."""
-    records = list(run(small("evaluation.every=2", "evaluation.clients=true"), tmp_path / "run"))
+    records = list(run(*small("evaluation.every=2", "evaluation.clients=true"), tmp_path / "run"))
     directory = RunDirectory.open(tmp_path / "run")
     assert directory.rounds() == records
     assert json.loads(json.dumps(directory.to_dict()))["rounds"] == [record.to_dict() for record in records]
@@ -48,3 +49,24 @@ def test_a_record_tells_the_global_models_measures(record: Record) -> None:
 
 def test_the_package_offers_it(record: Record) -> None:
     assert isinstance(record, feddecorr.Record)
+
+
+def test_a_line_from_before_a_field_came_is_read() -> None:
+    """All that has a default may be missing, and so may any measure of a model."""
+    (record,) = run(*small("rounds=1"))
+    line = record.to_dict()
+    least = {name: line[name] for name in ("round", "clients", "terms", "seconds")}
+    assert Record.from_dict(least).missing == {}
+    assert record.model is not None
+    for measure in line["model"]:
+        older = {name: value for name, value in line["model"].items() if name != measure}
+        assert getattr(Record.from_dict({**line, "model": older}).model, measure) is None
+
+
+def test_a_field_of_a_newer_version_is_refused_by_its_name() -> None:
+    (record,) = run(*small("rounds=1"))
+    line = record.to_dict()
+    with pytest.raises(UserError, match="unknown field 'energy', perhaps of a newer version"):
+        Record.from_dict({**line, "energy": 1.0})
+    with pytest.raises(UserError, match="unknown option 'energy'"):
+        Record.from_dict({**line, "model": {**line["model"], "energy": 1.0}})

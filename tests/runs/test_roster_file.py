@@ -2,15 +2,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small import small
+from small import simulate
 
-from feddecorr.runs.roster_file import read_roster, write_roster
-from feddecorr.server.federation import Roster, Simulation
+from feddecorr.runs.files import read_roster, write_roster
+from feddecorr.server.federation import Roster
 
 
 @pytest.mark.parametrize("words", [[], ["partition=homogeneous", "partition.minimum=1", "clients=120"]], ids=str)
 def test_a_roster_survives_being_written(tmp_path: Path, words: list[str]) -> None:
-    roster = Simulation(small(*words)).federation.roster
+    roster = simulate(*words).federation.roster
     write_roster(tmp_path / "r.safetensors", roster)
     again = read_roster(tmp_path / "r.safetensors")
     assert np.array_equal(again.sizes, roster.sizes)

@@ -28,7 +28,7 @@ quiet: Callable[[str], None] = lambda _text: None  # noqa: E731 - a word for it
 def test_looking_changes_nothing_in_the_run(tmp_path: Path) -> None:
     """Training again happens elsewhere: every file of the run keeps its bytes."""
     out = tmp_path / "run"
-    list(run(small("method=scaffold"), out))
+    list(run(*small("method=scaffold"), out))
     before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
     examine(RunDirectory.open(out), Wanted(local=True, averaging=True), "a", quiet)
     assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
@@ -36,7 +36,7 @@ def test_looking_changes_nothing_in_the_run(tmp_path: Path) -> None:
 
 def test_a_run_is_diagnosed_with_its_clients(tmp_path: Path) -> None:
     """The global model as it was recorded, then the asked clients', compared with it."""
-    *_, last = run(small(), tmp_path / "run")
+    *_, last = run(*small(), tmp_path / "run")
     wanted = Wanted(local=True, clients=[3, 0])
     first, *local = examine(RunDirectory.open(tmp_path / "run"), wanted, "a", quiet).diagnoses
     assert first.singular_values == pytest.approx(last.singular_values)
@@ -47,14 +47,14 @@ def test_a_run_is_diagnosed_with_its_clients(tmp_path: Path) -> None:
 
 def test_training_images_can_be_looked_at_too(tmp_path: Path) -> None:
     """All of them."""
-    list(run(small("rounds=1"), tmp_path / "run"))
+    list(run(*small("rounds=1"), tmp_path / "run"))
     (found,) = examine(RunDirectory.open(tmp_path / "run"), Wanted(on="train"), "a", quiet).diagnoses
     assert found.samples == 120
 
 
 def test_statistics_of_the_images_themselves(tmp_path: Path) -> None:
     """All models normalize the batch by itself, as in training; nothing else of them changes."""
-    *_, last = run(small("rounds=1", "partition.alpha=0.1"), tmp_path / "run")
+    *_, last = run(*small("rounds=1", "partition.alpha=0.1"), tmp_path / "run")
     directory = RunDirectory.open(tmp_path / "run")
     found, local = examine(directory, Wanted(statistics="batch", local=True, clients=[2]), "a", quiet).diagnoses
     simulation = Simulation(directory.experiment())
@@ -71,7 +71,7 @@ def test_statistics_of_the_images_themselves(tmp_path: Path) -> None:
 
 def test_rounds_and_clients_that_are_not_there_are_named(tmp_path: Path) -> None:
     """A round beyond the last, and a client that did not take part."""
-    list(run(small("participation=0.5", "rounds=1"), tmp_path / "run"))
+    list(run(*small("participation=0.5", "rounds=1"), tmp_path / "run"))
     directory = RunDirectory.open(tmp_path / "run")
     drawn = sample_clients(Simulation(directory.experiment()).federation, 1)
     absent = next(client for client in range(4) if client not in drawn)
@@ -82,7 +82,7 @@ def test_rounds_and_clients_that_are_not_there_are_named(tmp_path: Path) -> None
 
 
 def examined(out: Path, *words: str, wanted: Wanted) -> Examination:
-    list(run(small("rounds=2", *words), out))
+    list(run(*small("rounds=2", *words), out))
     return examine(RunDirectory.open(out), wanted, "a", quiet)
 
 
@@ -131,7 +131,7 @@ def test_averaging_is_measured_as_the_run_recorded_it(tmp_path: Path, words: tup
 
 def test_averaging_is_the_measure_of_the_claim(tmp_path: Path) -> None:
     """What studies make of a run's record is what the run recorded itself."""
-    list(run(small("rounds=2", "evaluation.clients=true"), tmp_path / "run"))
+    list(run(*small("rounds=2", "evaluation.clients=true"), tmp_path / "run"))
     summary = Summary.of(RunDirectory.open(tmp_path / "run"))
     recorded = summary.rounds[-1]["averaging"]
     change = math.log(recorded["averaged_effective_rank"] / recorded["local_effective_rank"])
@@ -198,7 +198,7 @@ def test_one_client_alone_cannot_be_left_out(tmp_path: Path) -> None:
 
 def test_clients_whose_updates_were_missing_are_no_part_of_the_average(tmp_path: Path) -> None:
     """Neither averaged nor blamed; to ask for the way from such a one to the average is refused."""
-    list(run(small("rounds=1"), tmp_path / "run"))
+    list(run(*small("rounds=1"), tmp_path / "run"))
     directory = RunDirectory.open(tmp_path / "run")
     lines = [replace(record, missing={2: "no answer"}).to_dict() for record in directory.rounds()]
     (tmp_path / "run" / "rounds.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
@@ -213,7 +213,7 @@ def test_clients_whose_updates_were_missing_are_no_part_of_the_average(tmp_path:
 
 def test_the_average_of_kept_models_is_the_servers(tmp_path: Path) -> None:
     """To the last bit, with its statistics pooled."""
-    *_, last = run(small("rounds=2", "batchnorm=pooled"), tmp_path / "run")
+    *_, last = run(*small("rounds=2", "batchnorm=pooled"), tmp_path / "run")
     directory = RunDirectory.open(tmp_path / "run")
     kept = KeptModels(tmp_path, STATISTICS["pooled"])
     simulation = Simulation(directory.experiment())

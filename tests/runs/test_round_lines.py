@@ -73,7 +73,7 @@ BREAKS: dict[str, Callable[[bytes], bytes]] = {
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("whole") / "run"
-    list(run(small("method=scaffold", "evaluation.clients=true"), out))
+    list(run(*small("method=scaffold", "evaluation.clients=true"), out))
     return out
 
 
@@ -112,9 +112,9 @@ def test_a_broken_line_costs_its_round_and_is_named(broken: Path, feddecorr: Com
     assert [each["round"] for each in json.loads(record)["rounds"]] == [1, 3]
     before = (broken / "rounds.jsonl").read_bytes()
     with pytest.warns(UserWarning, match=r"rounds\.jsonl, line 2"):
-        list(resume(broken, experiment=small("method=scaffold", "evaluation.clients=true", "rounds=4")))
+        list(resume(broken, *small("method=scaffold", "evaluation.clients=true", "rounds=4")))
     assert (broken / "rounds.jsonl").read_bytes().startswith(before)
-    *_, straight = run(small("method=scaffold", "evaluation.clients=true", "rounds=4"))
+    *_, straight = run(*small("method=scaffold", "evaluation.clients=true", "rounds=4"))
     assert digest(load_file(broken / "weights.safetensors")) == digest(straight.state)
 
 

@@ -3,14 +3,13 @@ from typing import get_args
 import numpy as np
 import pytest
 import torch
-from small import small
+from small import simulate
 from torch import Tensor
 
 from feddecorr.config.experiment import Experiment
 from feddecorr.core.messages import Update
 from feddecorr.core.states import STATISTICS, Mean, PooledMean, State
 from feddecorr.methods import mean_weights
-from feddecorr.server.federation import Simulation
 from feddecorr.server.rounds import TermMeans, sample_clients
 
 
@@ -104,7 +103,7 @@ def test_terms_are_averaged_by_examples() -> None:
 
 
 def test_the_draw_has_the_asked_size_and_differs_between_rounds() -> None:
-    simulation = Simulation(small("clients=20", "participation=0.2", "partition=homogeneous", "partition.minimum=1"))
+    simulation = simulate("clients=20", "participation=0.2", "partition=homogeneous", "partition.minimum=1")
     drawn = [sample_clients(simulation.federation, number) for number in range(1, 30)]
     assert all(len(set(clients)) == 4 for clients in drawn)
     assert len({tuple(sorted(clients)) for clients in drawn}) > 10
@@ -114,7 +113,7 @@ def test_the_draw_has_the_asked_size_and_differs_between_rounds() -> None:
 def test_a_poisson_draw_takes_each_client_by_itself_and_perhaps_nobody() -> None:
     """Each at the rate, whoever else is drawn: numbers in a round vary as those of a binomial do."""
     words = ("clients=20", "participation=0.1", "sampling=poisson", "partition=homogeneous", "partition.minimum=1")
-    federation = Simulation(small(*words)).federation
+    federation = simulate(*words).federation
     drawn = [sample_clients(federation, number) for number in range(1, 2001)]
     assert drawn == [sample_clients(federation, number) for number in range(1, 2001)]
     there = np.array([[client in clients for client in range(20)] for clients in drawn], dtype=float)
@@ -123,16 +122,16 @@ def test_a_poisson_draw_takes_each_client_by_itself_and_perhaps_nobody() -> None
     numbers = there.sum(axis=1)
     assert numbers.var() == pytest.approx(20 * 0.1 * 0.9, rel=0.15)
     assert (numbers == 0).mean() == pytest.approx(0.9**20, abs=0.03)
-    everybody = Simulation(small("sampling=poisson")).federation
+    everybody = simulate("sampling=poisson").federation
     assert all(sorted(sample_clients(everybody, number)) == list(range(4)) for number in range(1, 20))
 
 
 def test_even_the_smallest_participation_draws_somebody() -> None:
-    simulation = Simulation(small("participation=0.001"))
+    simulation = simulate("participation=0.001")
     assert len(sample_clients(simulation.federation, 1)) == 1
 
 
 def test_clients_with_most_examples_come_first() -> None:
-    simulation = Simulation(small())
+    simulation = simulate()
     sizes = [len(simulation.shards.parts[client]) for client in sample_clients(simulation.federation, 1)]
     assert sizes == sorted(sizes, reverse=True)

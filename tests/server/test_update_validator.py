@@ -5,13 +5,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from small import digest, result, small
+from small import digest, result, simulate, small
 
 from feddecorr.core.messages import Broadcast, Failure, Update
 from feddecorr.core.states import State
 from feddecorr.errors import RunError
 from feddecorr.runs.pipeline import resume, run
-from feddecorr.server.federation import Roster, Simulation
+from feddecorr.server.federation import Roster
 from feddecorr.server.validation import ExpectedUpdates, Missing, UpdateValidator
 
 WEIGHTS: State = {"w": torch.ones(2, 3), "b": torch.zeros(3, dtype=torch.float64)}
@@ -26,7 +26,7 @@ def update(client: int = 1) -> Update:
 
 def expected(weights: State, buffers: State, extra: State) -> ExpectedUpdates:
     """Return what a server of four clients with ten examples each expects in round 5."""
-    federation = replace(Simulation(small()).federation, roster=Roster(np.full(4, 10)))
+    federation = replace(simulate().federation, roster=Roster(np.full(4, 10)))
     return ExpectedUpdates(federation, Broadcast(5, weights, buffers, {}), extra)
 
 
@@ -124,7 +124,7 @@ def test_tensors_are_laid_out_as_they_were_sent() -> None:
 def test_a_model_that_ends_infinite_is_never_committed(tmp_path: Any, engine: str) -> None:
     """Also in a round that is not evaluated: the run can be resumed from the round before."""
     words = ["method=outside:Diverging", "evaluation.every=100", f"engine={engine}"]
-    records = run(small(*words), tmp_path / "run")
+    records = run(*small(*words), tmp_path / "run")
     next(records)
     with pytest.raises(RunError, match="client 1 failed in round 2: its weights hold NaN or infinity"):
         next(records)
@@ -137,7 +137,7 @@ def test_a_model_that_ends_infinite_is_never_committed(tmp_path: Any, engine: st
 def test_a_run_goes_on_without_a_client_if_it_is_told_to(engine: str, method: str) -> None:
     """Who was missing, and why, is in the round's record; the others count as if they had been alone."""
     words = [f"method=outside:{method}", "missing=continue", f"engine={engine}"]
-    records = list(run(small(*words)))
+    records = list(run(*small(*words)))
     assert [list(record.missing) for record in records] == [[], [1], []]
     assert [sorted(record.clients) for record in records] == [[0, 1, 2, 3]] * 3
     assert (
@@ -145,19 +145,19 @@ def test_a_run_goes_on_without_a_client_if_it_is_told_to(engine: str, method: st
         .missing[1]
         .startswith("its weights hold NaN" if method == "Diverging" else "ZeroDivisionError: as it was told to")
     )
-    assert result(records) == result(run(small(*words[:2])))
+    assert result(records) == result(run(*small(*words[:2])))
     with pytest.raises(RunError, match="fewer than minimum_clients=4"):
-        list(run(small(*words, "minimum_clients=4")))
+        list(run(*small(*words, "minimum_clients=4")))
 
 
 @pytest.mark.parametrize("engine", ["serial", "pool"])
 def test_every_update_is_taken_also_if_the_method_reads_one_only(engine: str) -> None:
     """Terms and statistics are those of all clients, and the next round begins with nothing left over."""
     words = ["method=outside:Impatient", "rounds=4", "clients=6", "partition.minimum=2"]
-    expected = result(run(small(*words)))
-    assert result(run(small(*words, f"engine={engine}"))) == expected
-    (alone,) = run(small(*words, "rounds=1"))
-    (average,) = run(small(*words[2:], "rounds=1"))
+    expected = result(run(*small(*words)))
+    assert result(run(*small(*words, f"engine={engine}"))) == expected
+    (alone,) = run(*small(*words, "rounds=1"))
+    (average,) = run(*small(*words[2:], "rounds=1"))
     assert alone.terms == average.terms
     assert all(torch.equal(alone.state[name], average.state[name]) for name in alone.state if "running" in name)
 
@@ -165,7 +165,7 @@ def test_every_update_is_taken_also_if_the_method_reads_one_only(engine: str) ->
 def test_the_servers_hooks_are_told_round_seed_and_sizes(tmp_path: Any) -> None:
     from safetensors.torch import load_file  # noqa: PLC0415 - only here
 
-    list(run(small("method=outside:Told", "seed=7"), tmp_path / "run"))
+    list(run(*small("method=outside:Told", "seed=7"), tmp_path / "run"))
     kept = load_file(tmp_path / "run" / "server" / "3.safetensors")
     assert int(kept["memory/round"]) == 3
     assert int(kept["memory/seed"]) == 7
@@ -175,5 +175,5 @@ def test_the_servers_hooks_are_told_round_seed_and_sizes(tmp_path: Any) -> None:
 def test_what_a_client_draws_at_the_end_has_a_name_too() -> None:
     """The same numbers from every engine and whatever was drawn before."""
     torch.manual_seed(5)
-    expected = result(run(small("method=outside:Drawing")))
-    assert result(run(small("method=outside:Drawing", "engine=pool", "engine.workers=2"))) == expected
+    expected = result(run(*small("method=outside:Drawing")))
+    assert result(run(*small("method=outside:Drawing", "engine=pool", "engine.workers=2"))) == expected

@@ -105,28 +105,30 @@ WORDS = ["rounds=2", "evaluation.epochs=true", "missing=continue"]
 def test_who_sends_what_cannot_be_is_missing_and_the_run_goes_on(name: str, tmp_path: Path) -> None:
     """The others count as if they had been alone; the reason is short and printable, and every line can be read."""
     spoil, reason = WRONG[name]
-    experiment = small(*WORDS)
-    found = list(run(experiment, tmp_path / "run", through=Spoilt(experiment, {1: spoil})))
+    experiment, options = small(*WORDS)
+    found = list(run(experiment, options, tmp_path / "run", through=Spoilt(experiment, {1: spoil})))
     assert [list(record.missing) for record in found] == [[1], [1]]
     why = found[0].missing[1]
     assert why.isprintable()
     assert len(why) <= 500
-    expected = result(run(experiment, through=Spoilt(experiment, {1: lambda sent: Failure(sent.round, 1, why)})))
+    expected = result(
+        run(experiment, options, through=Spoilt(experiment, {1: lambda sent: Failure(sent.round, 1, why)}))
+    )
     assert result(found) == expected
     for line in (tmp_path / "run" / "rounds.jsonl").read_bytes().splitlines():
         parse_json(line)
     assert [record.missing for record in RunDirectory.open(tmp_path / "run").rounds()] == [{1: why}] * 2
-    further = small(*WORDS, "rounds=3")
-    assert len(list(resume(tmp_path / "run", experiment=further))) == 1
+    further, further_options = small(*WORDS, "rounds=3")
+    assert len(list(resume(tmp_path / "run", further, further_options))) == 1
     assert re.search(reason, why), why
 
 
 @pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor", "ignore:The PyTorch API of nested tensors")
 @pytest.mark.parametrize("name", WRONG)
 def test_without_leave_to_go_on_the_run_ends_with_a_sentence(name: str, tmp_path: Path) -> None:
-    experiment = small()
+    experiment, options = small()
     with pytest.raises(RunError, match="client 1 failed in round 1: ") as caught:
-        list(run(experiment, tmp_path / "run", through=Spoilt(experiment, {1: WRONG[name][0]})))
+        list(run(experiment, options, tmp_path / "run", through=Spoilt(experiment, {1: WRONG[name][0]})))
     assert str(caught.value).isprintable()
 
 
@@ -140,7 +142,7 @@ FAIR = {
 
 @pytest.mark.parametrize("name", FAIR)
 def test_a_state_counts_by_its_numbers_however_it_lies_in_memory(name: str) -> None:
-    experiment = small(*WORDS)
+    experiment, options = small(*WORDS)
     changed = FAIR[name]
 
     def plain(sent: Update) -> Update:
@@ -150,15 +152,15 @@ def test_a_state_counts_by_its_numbers_however_it_lies_in_memory(name: str) -> N
         }
         return replace(sent, weights=copies)
 
-    assert result(run(experiment, through=Spoilt(experiment, {1: changed}))) == result(
-        run(experiment, through=Spoilt(experiment, {1: plain}))
+    assert result(run(experiment, options, through=Spoilt(experiment, {1: changed}))) == result(
+        run(experiment, options, through=Spoilt(experiment, {1: plain}))
     )
 
 
 @pytest.mark.parametrize("name", METHODS.table)
 def test_the_largest_updates_that_count_leave_every_server_finite(name: str) -> None:
     """Sums, squares and products of them, by every method, with little and much work, of one sign and of both."""
-    experiment = small(f"method={name}", "rounds=6", "training.momentum=0.9")
+    experiment = small(f"method={name}", "rounds=6", "training.momentum=0.9").experiment
     federation = Simulation(experiment).federation
     sizes = federation.roster.sizes
 
@@ -184,9 +186,9 @@ def test_the_largest_updates_that_count_leave_every_server_finite(name: str) -> 
 
 
 def test_examples_are_no_more_than_the_roster_says_and_may_be_fewer() -> None:
-    experiment = small(*WORDS)
+    experiment, options = small(*WORDS)
     fewer = Spoilt(experiment, {1: lambda sent: replace(sent, examples=1)})
-    assert [record.missing for record in run(experiment, through=fewer)] == [{}, {}]
+    assert [record.missing for record in run(experiment, options, through=fewer)] == [{}, {}]
 
 
 @pytest.mark.parametrize("name", METHODS.table)
@@ -195,7 +197,7 @@ def test_every_method_names_its_terms(name: str) -> None:
     method = METHODS.parse({"name": name})
     known = method.known_terms()
     assert known is not None
-    (record,) = run(small(f"method={name}", "rounds=1", "model.projection=8" if name == "moon" else "rounds=1"))
+    (record,) = run(*small(f"method={name}", "rounds=1", "model.projection=8" if name == "moon" else "rounds=1"))
     assert record.missing == {}
     assert set(record.terms) <= {"cross_entropy", *known}
     assert set(known) <= set(record.terms)
@@ -204,9 +206,9 @@ def test_every_method_names_its_terms(name: str) -> None:
 def test_a_model_that_cannot_be_evaluated_costs_its_evaluation_alone(tmp_path: Path) -> None:
     """A client's own, on the server's images: the round goes on, and the record says why there is none."""
     words = ["missing=continue", "transforms=median", "evaluation.clients=true", "evaluation.every=1", "rounds=2"]
-    experiment = small(*words)
+    experiment, options = small(*words)
     large = first("weights", lambda w: w.fill_(1e12), "classifier.weight")
-    found = list(run(experiment, tmp_path / "run", through=Spoilt(experiment, {1: lambda u: large(_huge(u))})))
+    found = list(run(experiment, options, tmp_path / "run", through=Spoilt(experiment, {1: lambda u: large(_huge(u))})))
     assert [sorted(record.local_models) for record in found] == [[0, 2, 3]] * 2
     assert all("evaluated" in record.notes[1] for record in found)
     assert [record.notes for record in RunDirectory.open(tmp_path / "run").rounds()] == [each.notes for each in found]
@@ -217,11 +219,11 @@ def _huge(update: Update) -> Update:
 
 
 def test_a_server_that_ends_infinite_says_when_what_helps_and_who_stands_out(tmp_path: Path) -> None:
-    experiment = small("method=outside:Cubing", "missing=continue", "evaluation.every=9")
+    experiment, options = small("method=outside:Cubing", "missing=continue", "evaluation.every=9")
     with pytest.raises(RunError, match=r"round 1.*NaN or infinity.*client 1 .*1e\+12.*transforms"):
-        list(run(experiment, tmp_path / "run", through=Spoilt(experiment, {1: _huge})))
+        list(run(experiment, options, tmp_path / "run", through=Spoilt(experiment, {1: _huge})))
 
 
 def test_networks_with_tied_and_other_buffers_pass() -> None:
-    assert all(record.missing == {} for record in run(small("model=outside:Tied", "missing=continue")))
-    assert all(record.missing == {} for record in run(small("model=outside:Half", "missing=continue")))
+    assert all(record.missing == {} for record in run(*small("model=outside:Tied", "missing=continue")))
+    assert all(record.missing == {} for record in run(*small("model=outside:Half", "missing=continue")))

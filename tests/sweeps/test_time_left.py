@@ -69,7 +69,7 @@ class World:
 
 
 def world(*varied: list[str], seed: int) -> World:
-    arms = [Arm({"n": n}, small(*words, "rounds=10", f"seed={n}")) for n, words in enumerate(varied)]
+    arms = [Arm({"n": n}, *small(*words, "rounds=10", f"seed={n}")) for n, words in enumerate(varied)]
     jobs = plan(arms, Path("nowhere"))
     pace = Pace({job.digest: job.experiment for job in jobs})
     return World(jobs, pace, seed)

@@ -55,7 +55,7 @@ def test_no_message_of_a_client_ends_a_run() -> None:
 
 
 def test_a_removed_directory_ends_the_run_and_is_not_made_again(tmp_path: Path) -> None:
-    records = run(small(), tmp_path / "run")
+    records = run(*small(), tmp_path / "run")
     next(records)
     shutil.rmtree(tmp_path / "run")
     with pytest.raises(RunError, match="was removed or replaced while the run went on"):
@@ -64,10 +64,10 @@ def test_a_removed_directory_ends_the_run_and_is_not_made_again(tmp_path: Path) 
 
 
 def test_a_directory_that_was_replaced_is_left_to_its_new_owner(tmp_path: Path) -> None:
-    old = run(small(), tmp_path / "run")
+    old = run(*small(), tmp_path / "run")
     next(old)
     shutil.rmtree(tmp_path / "run")
-    new = run(small("seed=1"), tmp_path / "run")
+    new = run(*small("seed=1"), tmp_path / "run")
     next(new)
     with pytest.raises(RunError, match="was removed or replaced"):
         next(old)
@@ -77,9 +77,9 @@ def test_a_directory_that_was_replaced_is_left_to_its_new_owner(tmp_path: Path) 
 
 def test_a_copy_of_a_running_run_is_whole_or_refused(tmp_path: Path) -> None:
     """File by file, at any moment between two of them."""
-    experiment = small("method=scaffold", "rounds=4")
-    expected = result(run(experiment))
-    records = run(experiment, tmp_path / "run")
+    experiment, options = small("method=scaffold", "rounds=4")
+    expected = result(run(experiment, options))
+    records = run(experiment, options, tmp_path / "run")
     next(records)
     for first in ("rounds.jsonl", "weights.safetensors", "server", "clients"):
         copy = tmp_path / f"copy-{first}"
@@ -91,7 +91,7 @@ def test_a_copy_of_a_running_run_is_whole_or_refused(tmp_path: Path) -> None:
             if file.name != first:
                 _copy(file, copy / file.name)
         try:
-            rest = result(ensure(experiment, copy))
+            rest = result(ensure(experiment, options, copy))
         except UserError:
             continue
         assert rest == expected[len(expected) - len(rest) :]

@@ -2,6 +2,7 @@
 
 import json
 import struct
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 from command_line import CommandLine
 from mlflow.tracking import MlflowClient
-from small import digest, small
+from small import digest, small, write_settings
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from wandb.proto import wandb_internal_pb2
 
@@ -18,7 +19,7 @@ from feddecorr.errors import UserError
 from feddecorr.runs import tracking
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import resume, run
-from feddecorr.runs.tracker import Entry
+from feddecorr.trackers import TRACKERS
 
 WORDS = ("rounds=2", "evaluation.clients=true", "evaluation.epochs=true")
 Values = dict[tuple[str, int], float]
@@ -124,7 +125,7 @@ READERS: dict[str, Callable[[Path], Read]] = {
 
 
 def expected(path: Path) -> tuple[Values, Spectra]:
-    entries = [Entry.of(record) for record in RunDirectory.open(path).rounds()]
+    entries = [tracking.entry_of(record) for record in RunDirectory.open(path).rounds()]
     scalars = {(name, entry.round): value for entry in entries for name, value in entry.scalars.items()}
     spectra = {
         (name, entry.round): (len(values), max(values)) for entry in entries for name, values in entry.spectra.items()
@@ -146,13 +147,13 @@ def check(found: Read, path: Path) -> None:
 @pytest.mark.parametrize("name", READERS)
 def test_a_tracker_is_told_everything_while_the_run_goes_on(name: str, tmp_path: Path) -> None:
     """Every number of every round, those of clients too, spectra, settings and files; and no bit is changed."""
-    with_tracker = list(run(small(*WORDS, f"trackers={name}"), tmp_path / "run"))
+    with_tracker = list(run(*small(*WORDS, f"trackers={name}"), tmp_path / "run"))
     check(READERS[name](tmp_path / "run"), tmp_path / "run")
     names = {key for key, _ in expected(tmp_path / "run")[0]}
     assert {"accuracy", "terms/cross_entropy", "clients/3/accuracy", "clients/0/terms/cross_entropy"} <= names
-    alone = list(run(small(*WORDS)))
+    alone = list(run(*small(*WORDS)))
     assert digest(with_tracker[-1].state) == digest(alone[-1].state)
-    assert small("trackers=mlflow").digest() == small().digest()
+    assert small("trackers=mlflow").experiment.digest() == small().experiment.digest()
 
 
 @pytest.mark.parametrize("name", READERS)
@@ -160,10 +161,10 @@ def test_what_was_missed_is_told_afterwards_and_nothing_twice(
     name: str, tmp_path: Path, feddecorr: CommandLine
 ) -> None:
     """A run that was followed for one round, then not, then exported twice."""
-    records = run(small(*WORDS, "rounds=3", f"trackers={name}"), tmp_path / "run")
+    records = run(*small(*WORDS, "rounds=3", f"trackers={name}"), tmp_path / "run")
     next(records)
     records.close()
-    list(resume(tmp_path / "run", experiment=small(*WORDS, "rounds=3")))
+    list(resume(tmp_path / "run", *small(*WORDS, "rounds=3")))
     for _ in range(2):
         assert feddecorr("export", tmp_path / "run", "--to", name).code == 0
     check(READERS[name](tmp_path / "run"), tmp_path / "run")
@@ -171,13 +172,13 @@ def test_what_was_missed_is_told_afterwards_and_nothing_twice(
 
 def test_a_run_that_keeps_nothing_cannot_be_followed() -> None:
     with pytest.raises(UserError, match="give it a directory"):
-        next(run(small("trackers=tensorboard")))
+        next(run(*small("trackers=tensorboard")))
 
 
 def test_a_library_that_is_missing_is_named_before_any_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(tracking.TRACKERS, "wandb", "feddecorr.trackers.nothing_here:Nothing")
+    monkeypatch.setitem(sys.modules, "wandb", None)
     with pytest.raises(UserError, match=r"pip install 'feddecorr\[wandb\]'"):
-        next(run(small("trackers=wandb"), tmp_path / "run"))
+        next(run(*small("trackers=wandb"), tmp_path / "run"))
     assert RunDirectory.open(tmp_path / "run").finished_rounds() == 0
 
 
@@ -185,4 +186,29 @@ def test_every_tracker_is_an_extra() -> None:
     import tomllib  # noqa: PLC0415
 
     extras: dict[str, Any] = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
-    assert set(tracking.TRACKERS) <= set(extras["optional-dependencies"])
+    assert set(TRACKERS.table) <= set(extras["optional-dependencies"])
+
+
+def test_a_tracker_and_a_method_from_outside_work_together(tmp_path: Path, feddecorr: CommandLine) -> None:
+    """From Python and the command line, begun and continued: what the run's file names is not imported for trackers."""
+    words = ["method=outside:Remembering", "trackers=tensorboard", "rounds=1"]
+    list(run(*small(*words), tmp_path / "python"))
+    assert ("accuracy", 1) in read_tensorboard(tmp_path / "python").scalars
+    settings = write_settings(tmp_path / "small.json")
+    assert feddecorr("run", settings, *words, "--out", tmp_path / "line").code == 0
+    assert ("accuracy", 1) in read_tensorboard(tmp_path / "line").scalars
+    assert feddecorr("resume", tmp_path / "line", "rounds=2", "--trust").code == 0
+    assert ("accuracy", 2) in read_tensorboard(tmp_path / "line").scalars
+    assert feddecorr("export", tmp_path / "line", "--to", "tensorboard").code == 0
+
+
+def test_a_tracker_of_your_own_joins_by_its_name(tmp_path: Path, feddecorr: CommandLine) -> None:
+    words = ["trackers=outside_tracker:Lines", "rounds=2", "evaluation.every=1"]
+    list(run(*small(*words), tmp_path / "run"))
+    lines = (tmp_path / "run" / "outside_tracker-Lines" / "lines.txt").read_text().splitlines()
+    assert lines[0] == "settings: fedavg"
+    assert [line.split(":")[0] for line in lines[1:]] == ["round 1", "round 2", "artifacts", "closed"]
+    list(run(*small("rounds=2"), tmp_path / "other"))
+    assert feddecorr("export", tmp_path / "other", "--to", "outside_tracker:Lines").code == 0
+    told = (tmp_path / "other" / "outside_tracker-Lines" / "lines.txt").read_text().splitlines()
+    assert [line.split(":")[0] for line in told] == [line.split(":")[0] for line in lines]

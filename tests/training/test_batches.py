@@ -1,8 +1,7 @@
 import pytest
 import torch
-from small import small
+from small import simulate
 
-from feddecorr.server.federation import Simulation
 from feddecorr.training import batches
 from feddecorr.training.batches import Visits, batch_sizes
 
@@ -14,7 +13,7 @@ def test_no_batch_of_one_unless_it_is_all_there_is(count: int, sizes: list[int])
 
 @pytest.mark.parametrize("words", ["data.size=8", "data.size=5", "data.augment=crop"])
 def test_how_many_batches_are_made_at_once_changes_no_bit(words: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    simulation = Simulation(small(words, "training.batch=7"))
+    simulation = simulate(words, "training.batch=7")
     visits = Visits(simulation.task, 1, simulation.shards[0])
     at_once = list(visits.batches())
     monkeypatch.setattr(batches, "AT_ONCE", 1)
@@ -26,18 +25,18 @@ def test_how_many_batches_are_made_at_once_changes_no_bit(words: str, monkeypatc
 
 
 def test_images_that_come_as_they_are_come_with_their_places() -> None:
-    simulation = Simulation(small())
+    simulation = simulate()
     shard = simulation.shards[0]
     for x, y, places in Visits(simulation.task, 1, shard).batches():
         assert places is not None
         assert torch.equal(x, simulation.task.normalize(shard.images.pixels[places]))
         assert torch.equal(y, shard.images.labels[places])
-    changed = Simulation(small("data.augment=flip"))
+    changed = simulate("data.augment=flip")
     assert all(places is None for _, _, places in Visits(changed.task, 1, changed.shards[0]).batches())
 
 
 def test_an_epoch_takes_every_image_once_in_an_order_of_its_own() -> None:
-    simulation = Simulation(small())
+    simulation = simulate()
     visits = Visits(simulation.task, 1, simulation.shards[0])
     first, second = visits.order(0).tolist(), visits.order(1).tolist()
     assert sorted(first) == sorted(second) == list(range(len(visits.shard)))

@@ -3,7 +3,7 @@ from collections.abc import Mapping
 import pytest
 import torch
 from pydantic import PrivateAttr
-from small import small
+from small import simulate, small
 from torch.nn.functional import cross_entropy
 
 from feddecorr.core.messages import Broadcast
@@ -46,7 +46,7 @@ def by_hand(simulation: Simulation, lr: float) -> State:
 def test_one_client_with_one_step_is_plain_sgd_bit_for_bit(model: str) -> None:
     """BatchNorm's statistics included."""
     torch.set_num_threads(1)
-    simulation = Simulation(small(*ONE_STEP, f"model={model}", "rounds=1"))
+    simulation = simulate(*ONE_STEP, f"model={model}", "rounds=1")
     client = Client(simulation.task)
     rounds = federate(
         simulation.federation.start(),
@@ -61,7 +61,7 @@ def test_one_client_with_one_step_is_plain_sgd_bit_for_bit(model: str) -> None:
 
 
 def test_training_in_given_room_gives_the_same_bits_there() -> None:
-    simulation = Simulation(small())
+    simulation = simulate()
     sent = first_broadcast(simulation)
     expected, _ = Client(simulation.task)(sent, simulation.shards[0], {})
     out_buffers = {
@@ -74,7 +74,7 @@ def test_training_in_given_room_gives_the_same_bits_there() -> None:
 
 
 def test_what_the_server_sent_is_left_alone() -> None:
-    simulation = Simulation(small())
+    simulation = simulate()
     sent = first_broadcast(simulation)
     before = {name: tensor.clone() for name, tensor in sent.weights.items()}
     Client(simulation.task)(sent, simulation.shards[0], {})
@@ -82,7 +82,7 @@ def test_what_the_server_sent_is_left_alone() -> None:
 
 
 def test_the_same_job_gives_the_same_bits_whatever_came_before() -> None:
-    simulation = Simulation(small())
+    simulation = simulate()
     fresh, _ = Client(simulation.task)(first_broadcast(simulation), simulation.shards[2], {})
     used_client = Client(simulation.task)
     used_client(first_broadcast(simulation), simulation.shards[0], {})
@@ -91,15 +91,15 @@ def test_the_same_job_gives_the_same_bits_whatever_came_before() -> None:
 
 
 def test_without_beta_there_is_no_regularizer() -> None:
-    plain = Simulation(small())
-    zero = Simulation(small("regularizers.feddecorr.beta=0"))
+    plain = simulate()
+    zero = simulate("regularizers.feddecorr.beta=0")
     expected, _ = Client(plain.task)(first_broadcast(plain), plain.shards[0], {})
     found, _ = Client(zero.task)(first_broadcast(zero), zero.shards[0], {})
     assert all(torch.equal(expected.weights[name], tensor) for name, tensor in found.weights.items())
 
 
 def test_every_term_is_recorded_by_name() -> None:
-    simulation = Simulation(small("regularizers.feddecorr.beta=0.3"))
+    simulation = simulate("regularizers.feddecorr.beta=0.3")
     update, _ = Client(simulation.task)(first_broadcast(simulation), simulation.shards[0], {})
     assert set(update.metrics) == {"cross_entropy", "feddecorr"}
     assert all(value > 0 for value in update.metrics.values())
@@ -107,7 +107,7 @@ def test_every_term_is_recorded_by_name() -> None:
 
 def test_local_statistics_stay_with_the_client() -> None:
     """With buffers = local, a client goes on from its own BatchNorm statistics, not from what is sent."""
-    simulation = Simulation(small("batchnorm=local"))
+    simulation = simulate("batchnorm=local")
     sent = first_broadcast(simulation)
     client = Client(simulation.task)
     _, memory = client(sent, simulation.shards[0], {})
@@ -121,20 +121,20 @@ def test_local_statistics_stay_with_the_client() -> None:
 
 
 def test_averaged_statistics_are_not_remembered() -> None:
-    simulation = Simulation(small())
+    simulation = simulate()
     _, memory = Client(simulation.task)(first_broadcast(simulation), simulation.shards[0], {})
     assert memory == {}
 
 
 def test_a_diverging_client_is_an_error() -> None:
-    simulation = Simulation(small("training.lr=1e30"))
+    simulation = simulate("training.lr=1e30")
     with pytest.raises(RunError, match=r"lower training\.lr"):
         Client(simulation.task)(first_broadcast(simulation), simulation.shards[0], {})
 
 
 def test_frozen_parameters_stay_as_they_are() -> None:
     """Not even weight decay moves them."""
-    simulation = Simulation(small("training.weight_decay=0.1"))
+    simulation = simulate("training.weight_decay=0.1")
     client = Client(simulation.task)
     frozen = next(iter(client.parameters))
     client.parameters[frozen].requires_grad_(False)
@@ -163,7 +163,7 @@ class Looking(Method):
 def test_a_pass_says_which_images_come_as_they_are(augment: str) -> None:
     """Places are those in the shard; an image that is augmented has none."""
     looking = Looking()
-    simulation = Simulation(small(f"data.augment={augment}").model_copy(update={"method": looking}))
+    simulation = Simulation(small(f"data.augment={augment}").experiment.model_copy(update={"method": looking}))
     Client(simulation.task)(first_broadcast(simulation), simulation.shards[1], {})
     images = simulation.shards[1].images
     assert looking._passes

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from small import small
+from small import simulate, small
 from torch import nn
 
 from feddecorr.collapse.representation import capture_representations
@@ -15,7 +15,6 @@ from feddecorr.config.training import Training
 from feddecorr.core.randomness import seeded
 from feddecorr.models import ConvNet, MobileNetV2, Model, ResNet20
 from feddecorr.runs.pipeline import run
-from feddecorr.server.federation import Simulation
 from feddecorr.training.placement import prepare
 
 IMAGES = torch.randn(4, 3, 16, 16, generator=torch.Generator().manual_seed(1))
@@ -94,8 +93,8 @@ def test_the_memory_format_changes_rounding_only() -> None:
 
 def test_precision_is_part_of_the_experiment() -> None:
     """Every model that a simulation builds runs as its experiment says, and a run with bf16 has a result of its own."""
-    simulation = Simulation(small("training.precision=bf16"))
+    simulation = simulate("training.precision=bf16")
     assert {value.dtype for value in simulation.federation.start().weights.values()} == {torch.float32}
-    losses = [[record.loss for record in run(small(f"training.precision={name}"))] for name in ("fp32", "bf16")]
+    losses = [[record.loss for record in run(*small(f"training.precision={name}"))] for name in ("fp32", "bf16")]
     assert losses[0] != losses[1]
     assert losses[0] == pytest.approx(losses[1], rel=0.1)

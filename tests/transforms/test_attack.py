@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from sent_updates import BUFFERS, COUNT, SIZES, START, attacked, draw, flat
-from small import small
+from small import simulate, small
 
 from feddecorr.core.messages import Broadcast, Failure, RoundInfo, Update
 from feddecorr.core.states import square_distance
@@ -86,9 +86,7 @@ def test_honest_clients_and_failures_stay_as_they_are_in_their_order(sends: str)
 
 
 def test_hostile_clients_train_on_flipped_labels_and_others_on_theirs() -> None:
-    honest, hostile = (
-        Simulation(small(*words)) for words in ([], ["transforms=attack", "transforms.attack.sends=labels"])
-    )
+    honest, hostile = (simulate(*words) for words in ([], ["transforms=attack", "transforms.attack.sends=labels"]))
     for client in range(len(honest.shards)):
         true, told = honest.shards[client].images, hostile.shards[client].images
         assert torch.equal(true.pixels, told.pixels)
@@ -112,8 +110,10 @@ class Broken(Transform):
 
 def test_hostile_messages_take_the_road_of_all_others_wherever_the_attack_is_chosen() -> None:
     for transforms in ({"broken": Broken(), "clip": Clip()}, {"clip": Clip(), "broken": Broken()}):
-        experiment = small("missing=continue", "rounds=1").model_copy(update={"transforms": transforms})
-        (record,) = run(experiment)
+        experiment, options = small("missing=continue", "rounds=1").experiment.model_copy(
+            update={"transforms": transforms}
+        )
+        (record,) = run(experiment, options)
         assert list(record.missing) == [0]
         assert "its weights hold NaN or infinity" in record.missing[0]
 
@@ -121,7 +121,7 @@ def test_hostile_messages_take_the_road_of_all_others_wherever_the_attack_is_cho
 @pytest.mark.parametrize("order", ["attack,clip", "clip,attack"])
 def test_an_attack_comes_before_what_is_to_hold_against_it(order: str) -> None:
     words = ["rounds=1", f"transforms={order}", "transforms.clip.clipping_norm=0.1", "transforms.attack.strength=1000"]
-    experiment = small(*words)
+    experiment, options = small(*words)
     start = Simulation(experiment).federation.start().weights
-    (record,) = run(experiment)
+    (record,) = run(experiment, options)
     assert square_distance(record.state, start) ** 0.5 < 0.11

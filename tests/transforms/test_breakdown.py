@@ -206,7 +206,7 @@ def test_no_attack_ends_a_run_under_a_robust_rule(rule: list[str], method: str) 
     words += [f"transforms=attack,{name}", *(f"transforms.{name}.{option}" for option in options)]
     for (sends, usual), factor in product(STRENGTHS.items(), (1.0, 1e9)):
         attack = [f"transforms.attack.sends={sends}", f"transforms.attack.strength={usual * factor}"]
-        records = list(run(small(*words, *attack, "missing=continue")))
+        records = list(run(*small(*words, *attack, "missing=continue")))
         assert not not_finite(records[-1].state), sends
         assert max(float(tensor.abs().max()) for tensor in records[-1].state.values()) < 100, sends
         assert records[-1].accuracy is not None

@@ -255,7 +255,7 @@ def test_a_round_is_what_the_method_makes_of_what_the_transform_leaves(
 ) -> None:
     if method in NEEDS_EXTRA and "private" in transform:
         return  # they are refused: their extra would be released without noise
-    experiment = small(*words(method, transform))
+    experiment = small(*words(method, transform)).experiment
     simulation = Simulation(experiment)
     federation, server = simulation.federation, simulation.federation.start()
     apart = Memories(InnerPath(tmp_path) / "apart")

@@ -30,7 +30,7 @@ def words(*names: str) -> list[str]:
 @pytest.mark.parametrize("pair", list(permutations(TRANSFORMS.table, 2)), ids=",".join)
 def test_every_pair_is_taken_or_refused_with_a_reason(pair: tuple[str, str]) -> None:
     if pair not in REFUSED:
-        assert list(small(*words(*pair)).transforms) == list(pair)
+        assert list(small(*words(*pair)).experiment.transforms) == list(pair)
         return
     with pytest.raises(UserError, match=REFUSED[pair]):
         small(*words(*pair))
@@ -39,7 +39,7 @@ def test_every_pair_is_taken_or_refused_with_a_reason(pair: tuple[str, str]) -> 
 def test_what_stands_between_does_not_hide_it() -> None:
     with pytest.raises(UserError, match="transforms=median,private breaks the privacy guarantee"):
         small(*words("attack", "median", "clip", "private"))
-    assert list(small(*words("attack", "clip", "private")).transforms) == ["attack", "clip", "private"]
+    assert list(small(*words("attack", "clip", "private")).experiment.transforms) == ["attack", "clip", "private"]
 
 
 @pytest.mark.parametrize("name", ROBUST)

@@ -15,7 +15,7 @@ from attackers import really_lost
 from command_line import CommandLine
 from pages import ROOT
 from sent_updates import BUFFERS, SIZES, START, apply, draw, flat
-from small import digest, result, small
+from small import digest, result, simulate, small
 
 from feddecorr.config.experiment import Experiment
 from feddecorr.config.overrides import read_overrides
@@ -156,7 +156,7 @@ def test_epsilon_is_a_bound_on_what_the_draw_that_is_made_really_loses(
 def test_a_missing_client_changes_the_sum_and_nothing_else() -> None:
     """Neither the divisor nor the noise: who fails is as who sends no change."""
     for sampling in ("fixed", "poisson"):
-        experiment = small("participation=0.5", f"sampling={sampling}", "transforms=private")
+        experiment = small("participation=0.5", f"sampling={sampling}", "transforms=private").experiment
         assert moves(experiment, [{0: 0.7}, {0: 0.7, 1: 0.0}]) == 0
         assert moves(experiment, [{0: 0.7}, {0: 0.7, 1: 0.4}]) == pytest.approx(0.4)
 
@@ -164,16 +164,16 @@ def test_a_missing_client_changes_the_sum_and_nothing_else() -> None:
 def test_what_would_tell_of_data_beside_the_weights_is_refused_before_there_is_a_run(tmp_path: object) -> None:
     for words in (["model.norm=batch"], ["method=scaffold"]):
         with pytest.raises(UserError, match="protects only the weights"):
-            list(run(small(*GROUPS, *words), f"{tmp_path}/run"))
+            list(run(*small(*GROUPS, *words), f"{tmp_path}/run"))
         assert not os.path.exists(f"{tmp_path}/run")  # noqa: PTH110 - a path in words
 
 
 def test_a_seeded_run_is_repeatable_and_any_other_is_not(tmp_path: object) -> None:
     seeded = (*GROUPS, "transforms.private.seed=3")
-    expected = result(run(small(*seeded)))
-    begun = result(run(small(*seeded, "rounds=1"), f"{tmp_path}/seeded"))
-    assert begun + result(resume(f"{tmp_path}/seeded", experiment=small(*seeded, "engine=pool"))) == expected
-    one, other = (list(run(small(*GROUPS), f"{tmp_path}/{name}"))[-1].state for name in "ab")
+    expected = result(run(*small(*seeded)))
+    begun = result(run(*small(*seeded, "rounds=1"), f"{tmp_path}/seeded"))
+    assert begun + result(resume(f"{tmp_path}/seeded", *small(*seeded, "engine=pool"))) == expected
+    one, other = (list(run(*small(*GROUPS), f"{tmp_path}/{name}"))[-1].state for name in "ab")
     assert digest(one) != digest(other)
     with pytest.raises(UserError, match="its noise had no seed"):
         examine(RunDirectory.open(f"{tmp_path}/a"), Wanted(round=1), "a", lambda _: None)
@@ -206,7 +206,7 @@ def test_a_run_goes_on_without_a_client_at_the_same_divisor(sampling: str) -> No
     )
     words += ("transforms.private.seed=0", "transforms.private.clipping_norm=0.1")
     both, first, second = (flat(weights_after(small(*words, "clients=2"), failing)[0]) for failing in (set(), {1}, {0}))
-    start = flat(Simulation(small(*words, "clients=2")).federation.start().weights)
+    start = flat(simulate(*words, "clients=2").federation.start().weights)
     assert torch.allclose(both - start, (first - start) + (second - start), atol=1e-6)
     assert float((first - start).norm()) == pytest.approx(0.1 / 2, rel=1e-3)
 
@@ -227,9 +227,9 @@ def test_the_command_tells_what_was_spent_and_what_will_be(feddecorr: CommandLin
     poisson = feddecorr("privacy", *words, "sampling=poisson", "--delta", "1e-5", "--json").document
     assert poisson["epsilon"] == epsilon(0.05, 1.0, 100, 1e-5, NeighboringRelation.ADD_OR_REMOVE)
     assert poisson["neighbours"] == "add or remove one client"
-    list(run(small(*GROUPS), f"{tmp_path}/run"))
+    list(run(*small(*GROUPS), f"{tmp_path}/run"))
     assert "after 2 rounds: replace one client" in feddecorr("privacy", f"{tmp_path}/run").out
-    list(run(small(*GROUPS, "sampling=poisson", "transforms.private.seed=1"), f"{tmp_path}/seeded"))
+    list(run(*small(*GROUPS, "sampling=poisson", "transforms.private.seed=1"), f"{tmp_path}/seeded"))
     told = feddecorr("privacy", f"{tmp_path}/seeded")
     assert "after 2 rounds: add or remove one client" in told.out
     assert "transforms.private.seed=1: whoever knows it can take the noise away" in told.err
@@ -258,7 +258,7 @@ def test_a_delta_that_is_no_probability_is_refused(feddecorr: CommandLine) -> No
 def test_clients_add_their_noise_before_they_send_whoever_runs_them(engine: str, tmp_path: Path) -> None:
     """What comes out of an engine is what a server gets: no trace of the change, of terms or of epochs."""
     words = ("model.norm=group", "transforms=locally_private", "evaluation.epochs=true", f"engine={engine}")
-    simulation = Simulation(small(*words, "transforms.locally_private.noise_multiplier=1000"))
+    simulation = simulate(*words, "transforms.locally_private.noise_multiplier=1000")
     server = simulation.federation.start()
     with simulation.open(Memories(tmp_path)) as run_clients:
         for answer in run_clients(Broadcast.of(1, server), range(4)):
@@ -274,7 +274,7 @@ def test_a_node_adds_the_noise_before_it_answers(monkeypatch: pytest.MonkeyPatch
     from feddecorr.flower import handlers  # noqa: PLC0415 - an extra
     from feddecorr.flower.payload import Payload  # noqa: PLC0415
 
-    simulation = Simulation(small("model.norm=group", "transforms=locally_private", "training.clients_per_batch=1"))
+    simulation = simulate("model.norm=group", "transforms=locally_private", "training.clients_per_batch=1")
     server = simulation.federation.start()
 
     class AtHome:
@@ -317,7 +317,7 @@ def test_who_looks_at_the_clients_of_a_simulation_sees_what_they_trained(tmp_pat
         "transforms=locally_private",
         "transforms.locally_private.noise_multiplier=1e6",
     )
-    list(run(small(*words), tmp_path / "run"))
+    list(run(*small(*words), tmp_path / "run"))
     found = examine(RunDirectory.open(tmp_path / "run"), Wanted(round=1, local=True, clients=[0, 1]), "a", print)
     assert len(found.diagnoses) == 3
     assert all(math.isfinite(each.loss or 0) and (each.loss or 0) < 100 for each in found.diagnoses[1:])
@@ -330,24 +330,24 @@ def test_who_looks_at_the_clients_of_a_simulation_sees_what_they_trained(tmp_pat
 def test_a_round_without_clients_changes_nothing(words: str, tmp_path: Path) -> None:
     """In any engine, also if the run is gone on with between."""
     said = ("participation=0.25", "rounds=8", "evaluation.every=1", *words.split())
-    records = list(run(small(*said)))
+    records = list(run(*small(*said)))
     empty = [place for place, record in enumerate(records) if not record.clients]
     assert 0 < len(empty) < 8
     for place in empty:
         assert records[place].terms == {}
         if place:
             assert digest(records[place].state) == digest(records[place - 1].state)
-    list(run(small(*said, "evaluation.clients=true"), tmp_path / "looked-at"))
+    list(run(*small(*said, "evaluation.clients=true"), tmp_path / "looked-at"))
     with pytest.raises(UserError, match=f"nobody trained in round {empty[0] + 1}"):
         examine(RunDirectory.open(tmp_path / "looked-at"), Wanted(round=empty[0] + 1, averaging=True), "a", print)
-    begun = result(run(small(*said, f"rounds={empty[0] + 1}"), tmp_path / "run"))
-    gone_on = result(resume(tmp_path / "run", experiment=small(*said, "engine=pool")))
+    begun = result(run(*small(*said, f"rounds={empty[0] + 1}"), tmp_path / "run"))
+    gone_on = result(resume(tmp_path / "run", *small(*said, "engine=pool")))
     assert begun + gone_on == result(records)
 
 
 def test_a_round_without_clients_is_noise_under_privacy() -> None:
     words = ("model.norm=group", "sampling=poisson", "participation=0.25", "rounds=8", "transforms=private")
-    records = list(run(small(*words, "transforms.private.noise_multiplier=1e-3", "transforms.private.seed=1")))
+    records = list(run(*small(*words, "transforms.private.noise_multiplier=1e-3", "transforms.private.seed=1")))
     place = next(place for place, record in enumerate(records) if place and not record.clients)
     apart = flat(records[place].state) - flat(records[place - 1].state)
     assert float(apart.std()) == pytest.approx(1e-3, rel=0.1)  # over the one client that a round expects
@@ -356,7 +356,7 @@ def test_a_round_without_clients_is_noise_under_privacy() -> None:
 def test_all_who_were_drawn_may_be_missing_under_a_poisson_draw_alone() -> None:
     words = ("missing=continue", "rounds=1", "model.norm=group")
     (left,) = weights_after(small(*words, "sampling=poisson"), set(range(4)))
-    assert torch.equal(flat(left), flat(Simulation(small(*words)).federation.start().weights))
+    assert torch.equal(flat(left), flat(simulate(*words).federation.start().weights))
     with pytest.raises(RunError, match="minimum_clients=1"):
         weights_after(small(*words), set(range(4)))
     with pytest.raises(UserError, match="minimum_clients=2 is for sampling=fixed"):

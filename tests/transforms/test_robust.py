@@ -132,10 +132,10 @@ def test_any_method_takes_any_rule_from_any_engine_and_after_a_resume(name: str,
     rule = ["median", "trimmed_mean", "geometric_median", "krum"][len(name) % 4]
     words = [f"method={name}", f"transforms=attack,{rule}", "transforms.attack.clients=1", "rounds=2"]
     words += ["transforms.krum.hostile=0"] if rule == "krum" else []
-    expected = result(run(small(*words)))
-    begun = result(run(small(*words, "rounds=1"), f"{tmp_path}/run"))
-    pool = small(*words, "engine=pool", "engine.workers=2")
-    assert begun + result(resume(f"{tmp_path}/run", experiment=pool)) == expected
+    expected = result(run(*small(*words)))
+    begun = result(run(*small(*words, "rounds=1"), f"{tmp_path}/run"))
+    pool, pool_options = small(*words, "engine=pool", "engine.workers=2")
+    assert begun + result(resume(f"{tmp_path}/run", pool, pool_options)) == expected
 
 
 @pytest.mark.parametrize("rule", ["median", "trimmed_mean", "geometric_median"])
@@ -158,11 +158,11 @@ def test_a_round_records_whom_a_rule_named_and_whom_it_left_out() -> None:
         "transforms.attack.strength=1e6",
         "transforms.attack.clients=1",
     ]
-    (record,) = run(small(*words, "transforms=attack,median", "transforms.median.name=median"))
+    (record,) = run(*small(*words, "transforms=attack,median", "transforms.median.name=median"))
     assert list(record.notes) == [0]
     assert "its weights are" in record.notes[0]
-    (record,) = run(small(*words, "transforms=attack,krum", "transforms.krum.keep=5"))
+    (record,) = run(*small(*words, "transforms=attack,krum", "transforms.krum.keep=5"))
     assert len(record.notes) == 2
-    assert record.notes[0] == "its update was dropped by transforms=attack,krum"
-    (record,) = run(small(*words[:3]))
+    assert record.notes[0] == "its update was left out by transforms=attack,krum"
+    (record,) = run(*small(*words[:3]))
     assert not record.notes

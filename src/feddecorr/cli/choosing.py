@@ -34,7 +34,7 @@ def choose_runs(sources: list[Path], where: list[str] | None) -> list[Summary]:
         return found
 
     def fulfils(summary: Summary) -> bool:
-        settings = by_name(summary.experiment)
+        settings = by_name(summary.settings)
         return all(condition.holds(settings) for condition in conditions)
 
     chosen = list(filter(fulfils, found))

@@ -11,27 +11,30 @@ from feddecorr.errors import RunError
 
 if TYPE_CHECKING:
     from feddecorr.config.experiment import Experiment
+    from feddecorr.config.options import RunOptions
     from feddecorr.core.trust import Trust
     from feddecorr.runs.record import Record
 
 
-def prepare(settings: dict[str, Any], trust: Trust | None = None) -> Experiment:
-    """Return the experiment; workers begin their imports while this process does its own."""
+def prepare(settings: dict[str, Any], trust: Trust | None = None) -> tuple[Experiment, RunOptions]:
+    """Return the experiment and its run options; workers begin their imports while this process does its own."""
     engine = settings.get("engine")
     if engine == "pool" or (isinstance(engine, dict) and engine.get("name") == "pool"):
         from feddecorr.engines.processes import warm_up  # noqa: PLC0415 - only where it is needed
 
         warm_up()
-    from feddecorr.config.experiment import Experiment  # noqa: PLC0415 - PyTorch is loaded when it is needed
+    from feddecorr.config.settings import parse_settings  # noqa: PLC0415 - PyTorch is loaded when it is needed
 
-    return Experiment.parse(settings, trust)
+    return parse_settings(settings, trust)
 
 
 def complete(records: Iterator[Record], directory: Path, *, title: str, done: int, rounds: int) -> None:
     """Let a run go on to its end, with progress; if it breaks off, say how to go on."""
     from feddecorr.cli.progress import follow  # noqa: PLC0415 - rich is loaded when it is needed
+    from feddecorr.engines.allocator import keep_freed_memory  # noqa: PLC0415
     from feddecorr.runs.directory import RunDirectory  # noqa: PLC0415 - PyTorch is loaded when it is needed
 
+    keep_freed_memory()
     try:
         follow(records, title=title, done=done, rounds=rounds)
     except (RunError, OSError, MemoryError, KeyboardInterrupt) as error:
@@ -48,7 +51,7 @@ def tell(directory: Path, *, json: bool) -> None:
     run = RunDirectory.open(directory)
     if note := run.federation().note:
         say(f"mind the data: {note}")
-    if because := (run.environment() or {}).get("together", {}).get("because"):
+    if because := (run.environment() or {}).get("batching", {}).get("because"):
         say(f"clients trained one by one: {because}")
     if json:
         print_json(run.to_dict())

@@ -12,6 +12,7 @@ from feddecorr.cli.console import JsonOption, number, print_json, print_table, p
 
 if TYPE_CHECKING:
     from feddecorr.config.experiment import Experiment
+    from feddecorr.config.options import RunOptions
 
 SETTINGS: dict[str, Any] = {
     "data": "digits",
@@ -40,9 +41,9 @@ def demo(
 
     Example:  feddecorr demo --out my-demo
     """
-    experiments = {name: prepare({**SETTINGS, **extra}) for name, extra in RUNS.items()}
-    for name, experiment in experiments.items():
-        _train(experiment, out / name, title=name)
+    settings = {name: prepare({**SETTINGS, **extra}) for name, extra in RUNS.items()}
+    for name, (experiment, options) in settings.items():
+        _train(experiment, options, out / name, title=name)
     from feddecorr.report.runs_page import write_report  # noqa: PLC0415
     from feddecorr.runs.directory import RunDirectory  # noqa: PLC0415 - PyTorch is loaded when it is needed
 
@@ -67,12 +68,12 @@ def demo(
     print_text(f"report: {page.resolve()}")
 
 
-def _train(experiment: Experiment, directory: Path, *, title: str) -> None:
+def _train(experiment: Experiment, options: RunOptions, directory: Path, *, title: str) -> None:
     from feddecorr.runs.directory import RunDirectory  # noqa: PLC0415 - PyTorch is loaded when it is needed
     from feddecorr.runs.pipeline import ensure  # noqa: PLC0415
 
     held = RunDirectory(directory)
-    if held.is_done(experiment):
+    if held.is_done(experiment, options):
         say(f"{title}: already trained; remove {directory} to train it again")
-    records = ensure(experiment, directory)
-    complete(records, directory, title=title, done=held.finished_rounds(), rounds=experiment.rounds)
+    records = ensure(experiment, options, directory)
+    complete(records, directory, title=title, done=held.finished_rounds(), rounds=options.rounds)

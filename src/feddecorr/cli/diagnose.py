@@ -19,6 +19,7 @@ from feddecorr.errors import UserError
 if TYPE_CHECKING:
     from feddecorr.collapse.diagnosis import Diagnosis
     from feddecorr.config.experiment import Experiment
+    from feddecorr.config.options import RunOptions
     from feddecorr.runs.evaluator_inputs import Wanted
     from feddecorr.runs.round_diagnosis import Examination
 
@@ -106,8 +107,8 @@ def diagnose(  # noqa: PLR0913, PLR0917 - one parameter for each option of the c
     if model is not None:
         settings |= {"model": _named(settings, "model", model), **_data(settings, data)}
         spoken = said(words or []) | {model, str(data)}
-        experiment = _experiment(settings, Trust(spoken, files=trust))
-        found += _models(experiment, weights, layer=layer, on=on, statistics=statistics)
+        parsed = _parse(settings, Trust(spoken, files=trust))
+        found += _models(parsed, weights, layer=layer, on=on, statistics=statistics)
     tell(found, rounds, picture, json=json)
 
 
@@ -168,15 +169,15 @@ def _features(files: Sequence[Path], labels: Sequence[Path]) -> Iterator[Diagnos
     yield from diagnose_features(list(zip(files, paired, strict=True)))
 
 
-def _experiment(settings: dict[str, Any], trust: Trust) -> Experiment:
-    from feddecorr.config.experiment import Experiment  # noqa: PLC0415 - PyTorch is loaded when it is needed
+def _parse(settings: dict[str, Any], trust: Trust) -> tuple[Experiment, RunOptions]:
+    from feddecorr.config.settings import parse_settings  # noqa: PLC0415 - PyTorch is loaded when it is needed
 
-    return Experiment.parse(settings, trust)
+    return parse_settings(settings, trust)
 
 
-def _models(experiment: Experiment, weights: Sequence[Path] | None, **look: Any) -> Iterator[Diagnosis]:
+def _models(parsed: tuple[Experiment, RunOptions], weights: Sequence[Path] | None, **look: Any) -> Iterator[Diagnosis]:
     from feddecorr.runs.model_files import diagnose_stored  # noqa: PLC0415 - PyTorch is loaded when it is needed
 
     files: list[Path | None] = [*weights] if weights else [None]
     for file in files:
-        yield diagnose_stored(experiment, file, **look)
+        yield diagnose_stored(*parsed, file, **look)

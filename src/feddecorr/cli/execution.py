@@ -17,7 +17,7 @@ from feddecorr.errors import RunError
 if TYPE_CHECKING:
     from feddecorr.results.study import Arm, Finding, Result, Study
     from feddecorr.results.summary import Summary
-    from feddecorr.sweeps.status import Failure
+    from feddecorr.sweeps.status import FailedRun
 
 JobsOption = Annotated[int | None, typer.Option(min=1, help="Cores to use; by default all.")]
 SeedsOption = Annotated[int | None, typer.Option(min=1, help="Repeat everything with so many seeds.")]
@@ -57,7 +57,7 @@ def warm_up_processes() -> None:
 
 def estimate(study_plan: StudyPlan, *, json: bool) -> None:
     """List the runs, and how far they are."""
-    from feddecorr.config.command import command  # noqa: PLC0415
+    from feddecorr.config.settings import command  # noqa: PLC0415
     from feddecorr.sweeps.jobs import plan  # noqa: PLC0415 - PyTorch is loaded when it is needed
 
     found = plan(study_plan.arms(), study_plan.store)
@@ -68,14 +68,14 @@ def estimate(study_plan: StudyPlan, *, json: bool) -> None:
                 "digest": job.digest,
                 "name": job.name,
                 "finished": job.finished,
-                "rounds": job.experiment.rounds,
-                "command": command(job.experiment),
+                "rounds": job.options.rounds,
+                "command": command(job.experiment, job.options),
             }
             for job in found
         ]
         print_json({"runs": runs})
         return
-    rows = [[job.digest, job.name, f"{job.finished} of {job.experiment.rounds}"] for job in found]
+    rows = [[job.digest, job.name, f"{job.finished} of {job.options.rounds}"] for job in found]
     print_table(["run", "what", "rounds"], rows)
     print_text(f"{len(rows)} runs, {done} done")
 
@@ -141,7 +141,7 @@ def _describe(table: Any) -> dict[str, Any]:
     return {"title": table.title, "headings": list(table.headings), "rows": list(map(list, table.rows))}
 
 
-def _tell(told: Sequence[dict[str, Any]], *, json: bool, failures: dict[str, Failure]) -> None:
+def _tell(told: Sequence[dict[str, Any]], *, json: bool, failures: dict[str, FailedRun]) -> None:
     if json:
         failed = [
             {"run": digest, "name": failure.name, "reason": failure.reason} for digest, failure in failures.items()

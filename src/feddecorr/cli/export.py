@@ -16,7 +16,9 @@ def export(
     sources: Sources,
     to: Annotated[
         str | None,
-        typer.Option(help="safetensors, torchscript, onnx, tensorboard, wandb or mlflow; without it, a table."),
+        typer.Option(
+            help="safetensors, torchscript, onnx, tensorboard, wandb, mlflow or your own tracker; without it, a table."
+        ),
     ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="The file to write: of a table, .parquet or .csv.")
@@ -39,12 +41,13 @@ def export(
         feddecorr export runs/a --to tensorboard
     """
     from feddecorr.runs.export import FORMATS  # noqa: PLC0415 - PyTorch is loaded when it is needed
-    from feddecorr.runs.tracking import TRACKERS  # noqa: PLC0415
+    from feddecorr.trackers import TRACKERS  # noqa: PLC0415
 
-    known = [*FORMATS, *TRACKERS]
-    if to is not None and to not in known:
+    known = [*FORMATS, *TRACKERS.table]
+    tracks = to is not None and (to in TRACKERS.table or ":" in to)
+    if to is not None and to not in known and not tracks:
         raise UserError(f"--to is one of {', '.join(known)}: {nearest(to, known)}")
-    if to in TRACKERS:
+    if to is not None and tracks:
         if out is not None:
             raise UserError(f"{to} writes into the run's directory, or where its own settings say: leave --out out")
         written = _track(sources, to)
@@ -82,14 +85,15 @@ def _model(sources: list[Path], to: str, out: Path, *, trust: bool) -> Path:
 
 def _track(sources: list[Path], to: str) -> list[Path]:
     from feddecorr.results.summary import run_directories  # noqa: PLC0415
-    from feddecorr.runs.directory import RunDirectory  # noqa: PLC0415 - see export
-    from feddecorr.runs.tracking import following  # noqa: PLC0415
+    from feddecorr.runs.tracking import folder_name, following  # noqa: PLC0415 - see export
+    from feddecorr.runs.writer import RunWriter  # noqa: PLC0415
+    from feddecorr.trackers import TRACKERS  # noqa: PLC0415
 
+    tracker = TRACKERS.parse(to)
     folders = [folder for source in sources for folder in run_directories(source)]
     if not folders:
         raise UserError(f"no run in {', '.join(map(str, sources))}")
     for folder in folders:
-        run = RunDirectory.open(folder)
-        with run.locked(), following(run, [to]):
+        with RunWriter(folder) as writer, following(writer.directory, {to: tracker}, *writer.directory.settings()):
             pass  # to follow is to catch up
-    return [folder / to for folder in folders]
+    return [folder / folder_name(to) for folder in folders]

@@ -55,4 +55,4 @@ def addresses(folders: list[Path]) -> dict[str, Path]:
     """Return the directories of runs by their digests."""
     from feddecorr.runs.directory import RunDirectory  # noqa: PLC0415 - PyTorch is loaded when it is needed
 
-    return {RunDirectory.open(folder).described().digest(): folder for folder in folders}
+    return {RunDirectory.open(folder).settings()[0].digest(): folder for folder in folders}

@@ -49,19 +49,19 @@ def app(
 
     Example:  feddecorr flower app apps/a data=nodes clients=3 method=scaffold regularizers=feddecorr
     """
-    from feddecorr.config.experiment import Experiment  # noqa: PLC0415
+    from feddecorr.config.settings import parse_settings, to_settings  # noqa: PLC0415
     from feddecorr.engines.table import ENGINES, Flower  # noqa: PLC0415 - PyTorch is loaded when it is needed
     from feddecorr.flower.app import write_app  # noqa: PLC0415
 
-    experiment = Experiment.parse(
+    experiment, options = parse_settings(
         read_overrides(words or [], onto={"engine": {"name": "flower"}}), Trust(said(words or []), files=trust)
     )
-    if not isinstance(experiment.engine, Flower):
-        raise UserError(f"engine={ENGINES.name(experiment.engine)}: an app runs on Flower; leave the engine out")
+    if not isinstance(options.engine, Flower):
+        raise UserError(f"engine={ENGINES.name(options.engine)}: an app runs on Flower; leave the engine out")
     out = (out or Path("runs") / f"{experiment.label()}-{experiment.digest()[:16]}").absolute()
-    write_app(directory, experiment, out=out, test=test)
+    write_app(directory, experiment, options, out=out, test=test)
     if json:
-        print_json({"app": str(directory), "run": str(out), "experiment": experiment.to_dict()})
+        print_json({"app": str(directory), "run": str(out), "experiment": to_settings(experiment, options)})
         return
     print_text(f"{directory}: a Flower app of {experiment.clients} clients, whose run will be in {out}")
     say(f"'feddecorr flower run {directory}' starts it, on the SuperLink of your Flower configuration.")

@@ -19,8 +19,8 @@ def list_configs(
     family: Annotated[
         str | None,
         typer.Argument(
-            help="data, partition, model, method, regularizers, transforms, engine, optimizer, schedule, "
-            "measures, training or evaluation; all without it."
+            help="data, partition, model, method, regularizers, transforms, engine, trackers, optimizer, schedule, "
+            "measures, training or evaluation; experiment or options for the top-level settings; all without it."
         ),
     ] = None,
     json: JsonOption = False,
@@ -29,12 +29,14 @@ def list_configs(
 
     Example:  feddecorr list methods
     """
-    from feddecorr.config.experiment import REGISTRIES  # noqa: PLC0415 - PyTorch is loaded when it is needed
+    from feddecorr.config.experiment import Experiment  # noqa: PLC0415
+    from feddecorr.config.options import REGISTRIES, RunOptions  # noqa: PLC0415 - PyTorch is loaded when it is needed
     from feddecorr.config.training import CHOICES, Evaluation, Training  # noqa: PLC0415
 
     tables: dict[str, Kinds] = {setting: found.table for setting, found in REGISTRIES.items()}
     tables |= {setting: found.table for setting, found in CHOICES.items()}
     tables |= {"training": {"training": Training}, "evaluation": {"evaluation": Evaluation}}
+    tables |= {"experiment": {"experiment": Experiment}, "options": {"options": RunOptions}}
     chosen = tables if family is None else dict([_find_table(family, tables)])
     if json:
         print_json({setting: _describe(found) for setting, found in chosen.items()})

@@ -33,13 +33,14 @@ def partition(
 
         feddecorr run partition=file partition.path=split.json
     """
-    from feddecorr.config.experiment import Experiment  # noqa: PLC0415 - PyTorch is loaded when it is needed
+    from feddecorr.config.settings import parse_settings  # noqa: PLC0415 - PyTorch is loaded when it is needed
     from feddecorr.partition.heterogeneity import Heterogeneity  # noqa: PLC0415
     from feddecorr.partition.split_file import write_split  # noqa: PLC0415
     from feddecorr.report import split_page  # noqa: PLC0415
     from feddecorr.server.federation import Simulation  # noqa: PLC0415
 
-    simulation = Simulation(Experiment.parse(read_overrides(words or []), Trust(said(words or []), files=trust)))
+    experiment, _ = parse_settings(read_overrides(words or []), Trust(said(words or []), files=trust))
+    simulation = Simulation(experiment)
     classes, counts = simulation.task.classes, simulation.labels
     found = Heterogeneity.of(counts.table())
     if out is not None:

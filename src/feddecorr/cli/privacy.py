@@ -26,7 +26,7 @@ def privacy(
 
     Example:  feddecorr privacy runs/a --delta 1e-5
     """
-    from feddecorr.config.experiment import Experiment  # noqa: PLC0415 - PyTorch is loaded when it is needed
+    from feddecorr.config.settings import parse_settings  # noqa: PLC0415 - PyTorch is loaded when it is needed
     from feddecorr.runs.directory import RunDirectory  # noqa: PLC0415
     from feddecorr.server.accounting import privacy_spent  # noqa: PLC0415
     from feddecorr.transforms.private import Privacy  # noqa: PLC0415
@@ -34,10 +34,10 @@ def privacy(
     said = words or []
     if len(said) == 1 and Path(said[0]).is_dir():
         run = RunDirectory.open(said[0])
-        experiment, rounds = run.described(), run.finished_rounds()
+        experiment, rounds = run.settings()[0], run.finished_rounds()
     else:
-        experiment = Experiment.parse(read_overrides(said), CLOSED)
-        rounds = experiment.rounds
+        experiment, options = parse_settings(read_overrides(said), CLOSED)
+        rounds = options.rounds
     spent = privacy_spent(experiment, rounds, delta)
     if json:
         print_json(spent.to_dict())

@@ -74,7 +74,7 @@ class Progress:
         self._bars.update(self._task, completed=done, total=total, words=words)
 
 
-class Round(Protocol):
+class ShownRound(Protocol):
     """A round of a run, as far as it is shown."""
 
     @property
@@ -86,7 +86,7 @@ class Round(Protocol):
         """None in a round that was not evaluated."""
 
 
-def follow(records: Iterable[Round], *, title: str, done: int, rounds: int) -> None:
+def follow(records: Iterable[ShownRound], *, title: str, done: int, rounds: int) -> None:
     """Let a run go on to its end and show where it is."""
     accuracy = None
     with Progress() as progress:

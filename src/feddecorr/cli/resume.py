@@ -17,7 +17,7 @@ def resume(
     directory: Annotated[Path, typer.Argument(help="Directory of the run.")],
     words: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[rounds=N] [engine=NAME]", help="Go further, or with another engine."),
+        typer.Argument(metavar="[rounds=N] [engine=NAME]", help="More rounds, another engine, or other run options."),
     ] = None,
     trust: TrustOption = False,
     json: JsonOption = False,
@@ -28,16 +28,16 @@ def resume(
 
     Code of your own that the run was begun with is named again:  feddecorr resume runs/a method=my_module:Mine
     """
-    from feddecorr.config.experiment import Experiment  # noqa: PLC0415 - PyTorch is loaded when it is needed
+    from feddecorr.config.settings import parse_settings, to_settings  # noqa: PLC0415 - PyTorch is loaded when it is needed
     from feddecorr.runs.directory import RunDirectory  # noqa: PLC0415
     from feddecorr.runs.pipeline import resume as pipeline_resume  # noqa: PLC0415
 
     run = RunDirectory.open(directory)
-    settings = read_overrides(words or [], onto=run.described().to_dict())
-    experiment = Experiment.parse(settings, Trust(said(words or []), files=trust))
+    settings = read_overrides(words or [], onto=to_settings(*run.settings()))
+    experiment, options = parse_settings(settings, Trust(said(words or []), files=trust))
     done = run.finished_rounds()
-    if done == experiment.rounds:
+    if done == options.rounds:
         say(f"{directory} has all of its {done} rounds already")
-    records = pipeline_resume(directory, experiment=experiment)
-    complete(records, directory, title=directory.name, done=done, rounds=experiment.rounds)
+    records = pipeline_resume(directory, experiment, options)
+    complete(records, directory, title=directory.name, done=done, rounds=options.rounds)
     tell(directory, json=json)

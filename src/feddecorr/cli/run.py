@@ -30,12 +30,15 @@ def run(
         feddecorr run data=digits clients=10 partition=dirichlet partition.alpha=0.05 model=convnet
         regularizers=feddecorr regularizers.feddecorr.beta=0.1 rounds=20 engine=pool --out runs/a
 
+    Rounds, engine, device, evaluation and trackers say how it is run, and everything else what the experiment is:
+    runs whose experiments are equal have the same model, bit for bit ('feddecorr list options').
+
     The same as a TOML file:  feddecorr run experiment.toml seed=1 --out runs/b
     """
-    experiment = prepare(read_overrides(words or []), Trust(said(words or []), files=trust))
+    experiment, options = prepare(read_overrides(words or []), Trust(said(words or []), files=trust))
     from feddecorr.runs.pipeline import run as pipeline_run  # noqa: PLC0415 - PyTorch is loaded when it is needed
 
     out = out or Path("runs") / f"{experiment.label()}-{experiment.digest()[:16]}"
-    records = pipeline_run(experiment, out)
-    complete(records, out, title=out.name, done=0, rounds=experiment.rounds)
+    records = pipeline_run(experiment, options, out)
+    complete(records, out, title=out.name, done=0, rounds=options.rounds)
     tell(out, json=json)

@@ -25,7 +25,7 @@ def show(
         print_json(run.to_dict())
         return
     rounds = run.rounds()
-    wanted = run.described().rounds
+    wanted = run.settings()[1].rounds
     if not rounds:
         print_text(f"{directory}: no round of {wanted} is finished; 'feddecorr resume {directory}' goes on")
         return

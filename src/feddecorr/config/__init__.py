@@ -1,1 +1,1 @@
-"""An experiment from overrides, TOML or Python: one frozen, validated value."""
+"""An experiment and how it is run, from overrides, TOML or Python: two frozen, validated values."""

@@ -1,26 +1,22 @@
-"""One experiment: a frozen, validated value, the same in TOML, in Python and on the command line."""
+"""One experiment: all that decides the bits of a run, as a frozen, validated value."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, PositiveInt, model_validator
+from pydantic import Field, PositiveInt, model_validator
 
-from feddecorr.config.training import AUTO, Evaluation, Training
-from feddecorr.core.parsing import read_list
+from feddecorr.config.training import Training
 from feddecorr.core.registry import Config, Registry
 from feddecorr.core.threads import threads_for
 from feddecorr.data import DATA, Data, Digits
-from feddecorr.engines.table import ENGINES, Engine, Serial
 from feddecorr.methods import METHODS, FedAvg, Method
 from feddecorr.models import MLP, MODELS, ConvNet, Custom, Model
 from feddecorr.objective.optimizers import OPTIMIZERS, SGD
 from feddecorr.objective.regularizers import REGULARIZERS, Regularizer
 from feddecorr.partition import PARTITIONS, Dirichlet, Partition
-from feddecorr.trackers import TrackerName
 from feddecorr.transforms import TRANSFORMS, Transform
 
 REGISTRIES: dict[str, Registry[Any]] = {
@@ -30,28 +26,34 @@ REGISTRIES: dict[str, Registry[Any]] = {
     "method": METHODS,
     "regularizers": REGULARIZERS,
     "transforms": TRANSFORMS,
-    "engine": ENGINES,
 }
-"""All that can be chosen by name, by the setting that chooses it."""
+"""All of an experiment that can be chosen by name, by the setting that chooses it."""
+
+AUTO = "auto"
+"""Asks for a value that fits; it is put in its place before there is an experiment."""
 
 
 class Experiment(Config):
-    """All that decides the bits of a run, and the engine, which does not."""
+    """All that decides the bits of a run, and nothing else.
 
-    data: Annotated[Data, *DATA.field()] = Field(Digits(), description="what is learned")
+    Two runs are the same experiment if and only if these values are equal. How it is run is said by `RunOptions`.
+    """
+
+    data: Annotated[Data, *DATA.field()] = Field(Digits(), description="the data set")
     clients: PositiveInt = Field(10, description="number of clients")
-    partition: Annotated[Partition, *PARTITIONS.field()] = Field(Dirichlet(), description="who holds what")
+    partition: Annotated[Partition, *PARTITIONS.field()] = Field(
+        Dirichlet(), description="which client holds which examples"
+    )
     model: Annotated[Model, *MODELS.field()] = Field(ConvNet(), description="the network")
     method: Annotated[Method, *METHODS.field()] = Field(FedAvg(), description="the federated method")
     regularizers: Annotated[dict[str, Regularizer], *REGULARIZERS.fields()] = Field(
         {}, description="terms added to the local objective"
     )
     training: Training = Training()
-    rounds: PositiveInt = Field(20, description="communication rounds")
     participation: float = Field(1.0, gt=0, le=1, description="share of the clients drawn for each round")
     sampling: Literal["fixed", "poisson"] = Field(
         "fixed",
-        description="fixed: the same number of clients in each round; poisson: each client by itself, at that rate",
+        description="fixed: the same number of clients in each round; poisson: each client on its own, at that rate",
     )
     batchnorm: Literal["average", "pooled", "fixed", "local"] = Field(
         "average",
@@ -65,20 +67,15 @@ class Experiment(Config):
         {}, description="changes of the updates before the method gets them"
     )
     missing: Literal["fail", "continue"] = Field(
-        "fail", description="when a client's update is missing or refused: end the run, or go on without it"
+        "fail", description="when a client's update is missing or refused: end the run, or continue without it"
     )
     minimum_clients: PositiveInt = Field(1, description="updates that a round needs at least, under missing=continue")
-    evaluation: Evaluation = Evaluation()
-    engine: Annotated[Engine, *ENGINES.field()] = Field(Serial(), description="who runs the clients")
-    trackers: Annotated[tuple[TrackerName, ...], BeforeValidator(read_list)] = Field(
-        (), description="who follows the run while it goes on: none or any of tensorboard,wandb,mlflow"
-    )
     seed: int = Field(0, description="of the split, the first weights, the batches and the draw of clients")
 
     @property
     def cohort(self) -> int:
         """The number of clients drawn for each round, under sampling=poisson on average."""
-        return max(1, round(self.participation * self.clients))
+        return cohort_of(self.clients, self.participation)
 
     @property
     def rate(self) -> float:
@@ -86,17 +83,23 @@ class Experiment(Config):
         return self.cohort / self.clients
 
     def label(self) -> str:
-        """Return a short name: what is learned, by which method, with which regularizers."""
+        """Return a short name: data set, method and regularizers."""
         method = "+".join([METHODS.name(self.method), *self.regularizers])
         return f"{DATA.name(self.data)}-{method}".replace(":", "-").replace("/", "-")
 
-    @model_validator(mode="after")
-    def _share_out_cores(self) -> Experiment:
-        """Pin `training.threads=auto` to what it means here: threads are part of the bits, and a run keeps them."""
-        if self.training.threads == AUTO:
-            threads = threads_for(self.cohort, os.cpu_count() or 1)
-            self.__dict__["training"] = self.training.model_copy(update={"threads": threads})  # not valid before
-        return self
+    @model_validator(mode="before")
+    @classmethod
+    def _share_out_cores(cls, settings: Any) -> Any:
+        """Put a number in place of `training.threads=auto`: threads are part of the bits, and a run keeps them."""
+        training = settings.get("training") if isinstance(settings, Mapping) else None
+        if not isinstance(training, Mapping) or training.get("threads") != AUTO:
+            return settings
+        known = {name: settings.get(name, cls.model_fields[name].default) for name in ("clients", "participation")}
+        try:
+            cohort = cohort_of(int(known["clients"]), float(known["participation"]))
+        except (TypeError, ValueError):  # which the validation of that field reports
+            cohort = 1
+        return {**settings, "training": {**training, "threads": threads_for(max(1, cohort), os.cpu_count() or 1)}}
 
     @model_validator(mode="after")
     def _fit_together(self) -> Experiment:
@@ -129,37 +132,13 @@ class Experiment(Config):
         return self.fix_after is not None and number > self.fix_after
 
     def pinned(self, sha256: str | None = None) -> Experiment:
-        """Return the experiment with data and weights of one's own pinned by their digests.
+        """Return the experiment with your own data and weights pinned by their digests.
 
         That of the data is made unless it is given.
         """
         return self.model_copy(update={"data": self.data.pinned(sha256), "model": self.model.pinned()})
 
-    def identity(self) -> dict[str, Any]:
-        """Return all that decides the bits of a run.
 
-        That is everything but who runs the clients, for how many rounds, how often models are evaluated, and who
-        follows the run. Data, splits and weights of one's own that are pinned by their content are the same wherever
-        they lie.
-        """
-        settings = self.to_dict()
-        for name in ("engine", "rounds", "trackers"):
-            del settings[name]
-        for name in ("every", "final", "label_measures", "measures"):
-            del settings["evaluation"][name]
-        if self.sampling == "fixed":  # as it was before there was a choice
-            del settings["sampling"]
-        for table in (settings["data"], settings["partition"]):
-            if table.get("sha256"):
-                del table["path"]
-        model = settings["model"]  # of which a network that was only looked at may have neither
-        weights = model.get("weights")
-        if weights is None or model.get("sha256"):
-            model.pop("weights", None)
-        if weights is None:
-            model.pop("sha256", None)
-        return settings
-
-    def digest(self) -> str:
-        """Return the address of the run: 32 letters that differ between experiments whose results differ."""
-        return hashlib.sha256(json.dumps(self.identity(), sort_keys=True).encode()).hexdigest()[:32]
+def cohort_of(clients: int, participation: float) -> int:
+    """Return the number of clients drawn for each round."""
+    return max(1, round(participation * clients))

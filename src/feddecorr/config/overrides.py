@@ -14,7 +14,7 @@ from typing import Any
 from feddecorr.core.parsing import parse_json, read_list
 from feddecorr.errors import UserError
 
-SEVERAL = ("regularizers", "transforms", "evaluation.measures")
+SEVERAL = ("regularizers", "transforms", "trackers", "evaluation.measures")
 """The settings that are tables of kinds by name, where others are one kind with a `name`."""
 
 

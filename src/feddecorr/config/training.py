@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import AfterValidator, Field, PositiveFloat, PositiveInt
 
 from feddecorr.config.measures import MEASURES, Measure, refuse_taken
 from feddecorr.config.schedules import SCHEDULES, Constant, Schedule
 from feddecorr.core.registry import Config, Registry
 from feddecorr.objective.optimizers import OPTIMIZERS, SGD, Optimizer
-
-AUTO = 0
-"""The number of threads that an experiment replaces by one that fits its cohort and the machine."""
 
 
 class Training(Config):
@@ -38,20 +35,19 @@ class Training(Config):
     max_grad_norm: PositiveFloat | None = Field(
         None, description="greatest norm of a step's gradient; longer ones are scaled"
     )
-    clients_per_batch: PositiveInt | Literal["auto"] = Field(
+    clients_per_batch: PositiveInt = Field(
         1,
-        description="clients that train side by side in one process, where their network and method can: a number, or "
-        "auto; part of the result's last bits",
+        description="clients that train side by side in one process, where their network and method can; part of the "
+        "result's last bits; auto: a number that fits the network, chosen when the data are loaded",
     )
     pre_aggregate: bool = Field(
         False,
         description="average clients that train side by side before they are sent, where the method needs no more than "
         "their mean; part of the result's last bits",
     )
-    threads: Annotated[NonNegativeInt, BeforeValidator(lambda value: AUTO if value == "auto" else value)] = Field(
+    threads: PositiveInt = Field(
         1, description="threads of one client, part of the result's last bits; auto: as many as leave no core idle"
     )
-    device: str = Field("cpu", description="where clients train and models are evaluated: cpu, cuda, cuda:0, …")
     precision: Literal["fp32", "bf16"] = Field("fp32", description="of forward and backward passes; weights stay fp32")
     memory_format: Literal["channels_last", "contiguous"] = Field("channels_last", description="of images")
 

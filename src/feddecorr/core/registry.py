@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import json
 from collections.abc import Mapping
@@ -33,6 +34,10 @@ class Config(BaseModel):
     argument: ClassVar[str | None] = None
     """The option that may follow the name after a colon: `folder:PATH` is `folder` with that path."""
 
+    pins: ClassVar[Mapping[str, str]] = {}
+    """Options that say where a file lies, each with the option that holds its digest: once that is known, the place
+    is not part of the value, and neither `==` nor `hash` nor a digest depends on it."""
+
     @model_validator(mode="before")
     @classmethod
     def _refuse_unknown(cls, options: Any) -> Any:
@@ -57,6 +62,22 @@ class Config(BaseModel):
         """Return the options, ready for JSON: an infinite number becomes a word, which is read back as it was."""
         return options_of(self)
 
+    def content(self) -> dict[str, Any]:
+        """Return what the value is, ready for JSON: all options but the places of files that are pinned."""
+        whole = self.to_dict()
+        _forget_places(self, whole)
+        return whole
+
+    def digest(self) -> str:
+        """Return 32 letters that differ between values that differ."""
+        return hashlib.sha256(json.dumps(self.content(), sort_keys=True).encode()).hexdigest()[:32]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Config) and type(self) is type(other) and self.content() == other.content()
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.digest()))
+
     @classmethod
     def line(cls) -> str:
         """Return the first line of the docstring, which says what the class is."""
@@ -67,6 +88,21 @@ def options_of(kind: Config, *, defaults: bool = True) -> dict[str, Any]:
     """Return the options, ready for JSON, with or without those that are the defaults."""
     options: dict[str, Any] = json.loads(kind.model_dump_json(exclude_defaults=not defaults))
     return options
+
+
+def _forget_places(kind: Config, dumped: dict[str, Any]) -> None:
+    """Take the places of pinned files out of what a value and all values in it were dumped to."""
+    for place, pin in kind.pins.items():
+        if dumped.get(pin):
+            dumped.pop(place, None)
+    for name in type(kind).model_fields:
+        value = getattr(kind, name)
+        if isinstance(value, Config):
+            _forget_places(value, dumped[name])
+        elif isinstance(value, Mapping):
+            for key, inner in value.items():
+                if isinstance(inner, Config):
+                    _forget_places(inner, dumped[name][key])
 
 
 K = TypeVar("K", bound=Config)

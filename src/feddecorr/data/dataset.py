@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import operator
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -212,6 +213,7 @@ Augmentation = Literal["crop", "flip", "autoaugment"]
 class Data(Config):
     """A data set that can be loaded."""
 
+    pins: ClassVar[Mapping[str, str]] = {"path": "sha256"}
     images: ClassVar[bool] = True
     """False for tables of features, on which only `mlp` can be trained."""
 

@@ -15,20 +15,21 @@ from feddecorr.errors import RunError, UserError
 
 if TYPE_CHECKING:
     from feddecorr.config.experiment import Experiment
+    from feddecorr.config.options import RunOptions
 
 CLIENT_APP = "feddecorr.flower.client_app:app"
 SERVER_APP = "feddecorr.flower.server_app:app"
 STARTED = re.compile(r"Successfully started run (\d+)")
 
 
-def write_app(folder: Path, experiment: Experiment, *, out: Path, test: str) -> None:
+def write_app(folder: Path, experiment: Experiment, options: RunOptions, *, out: Path, test: str) -> None:
     """Write a thin Flower app: a pyproject.toml with our components and the experiment, no code.
 
     `rounds` is a separate entry, so that `--run-config rounds=N` extends a run. The app lists no dependencies:
     Flower would install those over the present ones.
     """
-    config: dict[str, str | int] = {"out": str(out), "test": test, "rounds": experiment.rounds}
-    config["experiment"] = json.dumps(experiment.to_dict())
+    config: dict[str, str | int] = {"out": str(out), "test": test, "rounds": options.rounds}
+    config["experiment"] = json.dumps({**experiment.to_dict(), **options.to_dict()})
     folder.mkdir(parents=True, exist_ok=True)
     lines = [
         "[project]",

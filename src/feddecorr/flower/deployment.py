@@ -7,6 +7,7 @@ import secrets
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import reduce
 from operator import add
 from pathlib import Path
@@ -16,6 +17,7 @@ from flwr.serverapp import Grid
 
 from feddecorr.collapse.diagnosis import Diagnosis
 from feddecorr.config.experiment import Experiment
+from feddecorr.config.options import RunOptions
 from feddecorr.core.client_memory import Memories
 from feddecorr.core.evidence import Evidence
 from feddecorr.core.files import read_json, reading, write_json
@@ -43,22 +45,31 @@ class Deployment:
     """The server's side of a federation on Flower, for one run directory."""
 
     def __init__(
-        self, grid: Grid, experiment: Experiment, out: Path, *, test: Dataset | None, log: Callable[[str], None]
+        self,
+        grid: Grid,
+        experiment: Experiment,
+        options: RunOptions,
+        out: Path,
+        *,
+        test: Dataset | None,
+        log: Callable[[str], None],
     ) -> None:
         """Collect the data summaries: of all clients or, under `missing=continue`, of those that can take part."""
         self._experiment = experiment
         self._directory = RunDirectory(out)
         self._log = log
-        engine = experiment.engine if isinstance(experiment.engine, Flower) else Flower()
+        engine = options.engine if isinstance(options.engine, Flower) else Flower()
         self._wait, self._timeout = engine.wait, engine.timeout
         self._keys = ClientKeys(grid, self._directory.memories.directory, authenticated=engine.authenticated)
         self._nodes = ConnectedNodes(grid, experiment, log, self._keys)
         self._exchange = Exchange(grid)
-        self._wants_evidence = int(experiment.evaluation.clients and test is None)
+        self._wants_evidence = int(bool(options.evaluation.clients) and test is None)
         saved = self._load_summaries()
         self._summaries = self._gather_summaries(test) if saved is None else saved
         self._nodes.begin(self._summaries)
-        self.federation = federation_of(experiment, self._summaries, test)
+        federation = federation_of(experiment, self._summaries, test)
+        task = replace(federation.task, device=options.device, evaluation=options.evaluation)
+        self.federation = replace(federation, task=task)
         if saved is not None:
             self._nodes.wait_for(saved, self._wait)
 

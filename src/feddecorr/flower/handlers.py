@@ -49,7 +49,7 @@ def evaluate(payload: Payload, node_config: NodeConfig) -> tuple[str, bytes]:
 def _evidence(task: Task, node: Node, state: State) -> Evidence:
     model = task.build_model()
     load_into(model, state)
-    batches = map(task.inputs, node.held_out(task).split(task.experiment.evaluation.batch))
+    batches = map(task.inputs, node.held_out(task).split(task.evaluation.batch))
     with threads(task.experiment.training.threads):
         return Evidence.of(model, batches)
 
@@ -110,5 +110,7 @@ def _client(task: str, training: TrainingSettings) -> Client:
 def _task(document: str, settings: TrainingSettings) -> Task:
     """Return the task with the node's own training settings in place of the experiment's."""
     task = Task.from_dict(json.loads(document))
-    training = task.experiment.training.model_copy(update=dict(settings))
-    return replace(task, experiment=task.experiment.model_copy(update={"training": training}))
+    own = dict(settings)
+    device = str(own.pop("device", task.device))
+    training = task.experiment.training.model_copy(update=own)
+    return replace(task, experiment=task.experiment.model_copy(update={"training": training}), device=device)

@@ -11,8 +11,8 @@ from typing import Any
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from feddecorr.config.experiment import Experiment
 from feddecorr.config.overrides import read_overrides
+from feddecorr.config.settings import parse_settings
 from feddecorr.data import DATA
 from feddecorr.flower.deployment import Deployment
 from feddecorr.runs.directory import RunDirectory
@@ -34,15 +34,15 @@ def serve(grid: Grid, run_config: Mapping[str, Any]) -> None:
     Other entries override the experiment like arguments on the command line, so `flwr run --run-config` can.
     """
     words = [f"{name}={value}" for name, value in run_config.items() if name not in ("experiment", "out", "test")]
-    experiment = Experiment.parse(read_overrides(words, onto=json.loads(run_config["experiment"])))
+    experiment, options = parse_settings(read_overrides(words, onto=json.loads(run_config["experiment"])))
     out = Path(run_config["out"])
-    if RunDirectory(out).is_done(experiment):
-        log(f"{out} already has all {experiment.rounds} rounds")
+    if RunDirectory(out).is_done(experiment, options):
+        log(f"{out} already has all {options.rounds} rounds")
         return
     test = DATA.parse(read_overrides([f"data={run_config['test']}"])["data"]).load() if run_config.get("test") else None
-    connection = Deployment(grid, experiment, out, test=test, log=log)
-    for record in ensure(experiment, out, through=connection):
-        log(_summary(record, experiment.rounds))
+    connection = Deployment(grid, experiment, options, out, test=test, log=log)
+    for record in ensure(experiment, options, out, through=connection):
+        log(_summary(record, options.rounds))
     log(f"{out} is done")
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field, PositiveFloat, PositiveInt, field_validator, model_validator
 from torch import Tensor, nn
@@ -36,6 +37,8 @@ class Model(Config):
     temperature: PositiveFloat | None = Field(
         None, description=f"divides the logits of the heads {' and '.join(TEMPERED)}; by default {TEMPERATURE}"
     )
+
+    pins: ClassVar[Mapping[str, str]] = {"weights": "sha256"}
 
     weights: Path | None = Field(
         None, description="file with all initial weights (safetensors or torch.save); by default drawn at random"

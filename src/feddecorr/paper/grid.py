@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from itertools import product
 
 from feddecorr.config.experiment import Experiment
+from feddecorr.config.options import RunOptions
 from feddecorr.config.overrides import read_overrides
+from feddecorr.config.settings import parse_settings
 from feddecorr.paper.scales import METHODS, REGULARIZERS, StudyScale, find_scale
 from feddecorr.results.cells import Cell, gather
 from feddecorr.results.study import Arm, Finding, Label, Labels, Result, Study
@@ -61,7 +63,7 @@ class Grid(Study):
         """Return a run for each combination and seed; a seed is complete before the next one begins."""
         combinations = list(self.combinations(scale))
         return [
-            Arm({**labels, "seed": seed}, experiment(find_scale(scale), labels, f"{self.settings} seed={seed}"))
+            Arm({**labels, "seed": seed}, *settings_of(find_scale(scale), labels, f"{self.settings} seed={seed}"))
             for seed in range(seeds)
             for labels in combinations
         ]
@@ -101,9 +103,9 @@ class GridResults:
         return f"{scale.says} {departures[:1].upper()}{departures[1:]}." if departures else scale.says
 
 
-def experiment(scale: StudyScale, labels: Labels, settings: str = "") -> Experiment:
-    """Return the experiment that labels mean at a scale: every run's words, the labels', the special, the study's."""
+def settings_of(scale: StudyScale, labels: Labels, settings: str = "") -> tuple[Experiment, RunOptions]:
+    """Return what labels mean at a scale: every run's words, the labels', the special, the study's."""
     known = [AXES[axis](scale, labels[axis]) for axis in AXES if axis in labels]
     others = [f"{axis}={value}" for axis, value in labels.items() if axis not in AXES]
     special = [when.words for when in scale.when if when.applies(labels)]
-    return Experiment.parse(read_overrides(" ".join([scale.every, *known, *others, *special, settings]).split()))
+    return parse_settings(read_overrides(" ".join([scale.every, *known, *others, *special, settings]).split()))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,6 +73,8 @@ def _bounds(sizes: Indices) -> Indices:
 
 class Partition(Config):
     """A way to split the training examples among clients; every example goes to exactly one."""
+
+    pins: ClassVar[Mapping[str, str]] = {"path": "sha256"}
 
     minimum: int = Field(10, ge=1, description="examples that every client must hold")
 

@@ -107,7 +107,7 @@ def _look(path: Path, mark: str) -> _RunState:
 def _progress(path: Path, seen: _RunState) -> list[str]:
     if seen.summary is None:
         return [seen.problem, ""]
-    done, wanted = len(seen.summary.rounds), seen.summary.experiment["rounds"]
+    done, wanted = len(seen.summary.rounds), seen.summary.options["rounds"]
     far = f"{done} of {wanted}" + (f" ({seen.problem})" if seen.problem else "")
     try:
         when = datetime.fromtimestamp((path / "weights.safetensors").lstat().st_mtime).astimezone()

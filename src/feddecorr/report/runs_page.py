@@ -19,8 +19,8 @@ from feddecorr.results.contexts import by_seed, context, is_finished
 from feddecorr.results.curves import Band, Points, band, spread
 from feddecorr.results.groups import group_runs, name_cell
 from feddecorr.results.summary import Summary
-from feddecorr.runs.about import AboutData
 from feddecorr.runs.directory import ROSTER, RunDirectory
+from feddecorr.runs.files import AboutData
 
 
 @dataclass(frozen=True)
@@ -222,7 +222,7 @@ def _labels(lines: Sequence[SeedGroup], runs: Mapping[str, RunDirectory]) -> Ite
 
 
 def _settings(lines: Sequence[SeedGroup]) -> Section:
-    flat = [[flatten(run.experiment) for run in line.runs.values()] for line in lines]
+    flat = [[flatten(run.settings) for run in line.runs.values()] for line in lines]
     keys = dict.fromkeys(key for line in flat for settings in line for key in settings)
     rows = [[key, *(_values(line, key) for line in flat)] for key in keys]
     rows.sort(key=lambda row: len(set(row[1:])) == 1)  # what differs first

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from feddecorr.config.experiment import REGISTRIES
+from feddecorr.config.options import REGISTRIES
 from feddecorr.config.overrides import SEVERAL, flatten
 from feddecorr.config.training import CHOICES
 from feddecorr.errors import UserError

@@ -12,9 +12,6 @@ from feddecorr.results.summary import Summary
 Context = tuple[tuple[str, str], ...]
 """Settings with dotted keys and their values as text; runs with the same context can be compared."""
 
-NO_MATTER = ("engine", "trackers", "seed", "evaluation.clients", "evaluation.epochs", "evaluation.batch")
-"""Settings in which comparable runs may differ: who computes, the seed, and what else is looked at."""
-
 LENGTH = ("rounds", "training.schedule.over")
 """How long a run is: its rounds, and those over which its learning rate falls."""
 
@@ -25,25 +22,25 @@ def covers(name: str, key: str) -> bool:
 
 
 def context(summary: Summary, but: Sequence[str] = ()) -> Context:
-    """Return all settings of a run that matter but these."""
-    return settings_context(summary.experiment, but)
+    """Return the experiment of a run and its number of rounds, without the seed and these settings."""
+    return experiment_context(summary.content, int(summary.options["rounds"]), but)
 
 
-def settings_context(settings: Mapping[str, Any], but: Sequence[str] = ()) -> Context:
-    """Return all of these settings that matter but those."""
-    left_out = (*NO_MATTER, *but)
+def experiment_context(content: Mapping[str, Any], rounds: int, but: Sequence[str] = ()) -> Context:
+    """Return what runs of such an experiment have in common with others that they can be compared with."""
+    left_out = ("seed", *but)
     return tuple(
         (key, json.dumps(value))
-        for key, value in sorted(flatten(settings).items())
+        for key, value in sorted(flatten({**content, "rounds": rounds}).items())
         if not any(covers(name, key) for name in left_out)
     )
 
 
 def chosen(summary: Summary, name: str) -> str:
     """Return what a run has for a setting, in few words: the kind's name and its options, or the value."""
-    value = summary.experiment.get(name)
+    value = summary.settings.get(name)
     if value is None:
-        value = flatten(summary.experiment).get(name, "–")
+        value = flatten(summary.settings).get(name, "–")
     if not isinstance(value, Mapping):
         return str(value)
     if "name" in value:
@@ -54,7 +51,7 @@ def chosen(summary: Summary, name: str) -> str:
 
 def is_finished(summary: Summary) -> bool:
     """Tell whether a run has all of its rounds."""
-    return len(summary.rounds) >= int(summary.experiment["rounds"])
+    return len(summary.rounds) >= int(summary.options["rounds"])
 
 
 def by_seed(summaries: Iterable[Summary]) -> dict[int, Summary]:

@@ -55,7 +55,7 @@ def refuse_ending(path: Path) -> None:
 
 
 def _rows(summary: Summary) -> list[dict[str, Any]]:
-    settings = {f"setting.{key}": _cell(value) for key, value in flatten(summary.experiment).items()}
+    settings = {f"setting.{key}": _cell(value) for key, value in flatten(summary.settings).items()}
     return [
         {
             "run": summary.digest,

@@ -23,7 +23,7 @@ def group_runs(summaries: Sequence[Summary], asked: Sequence[str] = ()) -> list[
     for run in summaries:
         groups.setdefault(context(run), []).append(run)
     settings = _settings(list(groups), asked)
-    known = {key for run in summaries for key in flatten(run.experiment)}
+    known = {key for run in summaries for key in flatten(run.settings)}
     for name in asked:
         if not any(covers(name, key) for key in known):
             raise UserError(f"no run has a setting '{name}': choose one such as method, regularizers, partition.alpha")
@@ -68,7 +68,7 @@ def _varied(contexts: Mapping[Context, object]) -> set[str]:
 
 def _value(run: Summary, setting: str, varied: set[str]) -> Label:
     """Return the value of a setting; of a table, the names in it, with options only where these vary."""
-    value = run.experiment.get(setting, flatten(run.experiment).get(setting, "–"))
+    value = run.settings.get(setting, flatten(run.settings).get(setting, "–"))
     if value == "Infinity":  # as settings are written
         return "inf"
     if not isinstance(value, Mapping):

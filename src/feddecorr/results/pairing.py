@@ -84,7 +84,7 @@ def compare_runs(
     The first of a pair is the run without any, where there is one, else the first in the order of their words.
     """
     for name in (*by, pair):
-        if summaries and not any(covers(name, key) for run in summaries for key in flatten(run.experiment)):
+        if summaries and not any(covers(name, key) for run in summaries for key in flatten(run.settings)):
             raise UserError(f"no run has a setting '{name}': choose one such as method, regularizers, partition.alpha")
     groups: dict[Context, dict[str, list[Summary]]] = {}
     for run in filter(is_finished, summaries):

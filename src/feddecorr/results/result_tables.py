@@ -22,7 +22,7 @@ DIGITS = 2
 
 
 @dataclass(frozen=True)
-class Entry:
+class TableEntry:
     """A number of a table: of no seed at all where it was not measured."""
 
     sample: Sample
@@ -44,7 +44,7 @@ class ResultTable:
 
     labels: Sequence[str]
     columns: Sequence[str]
-    rows: Sequence[tuple[Sequence[str], Sequence[Entry]]]
+    rows: Sequence[tuple[Sequence[str], Sequence[TableEntry]]]
 
     @property
     def headings(self) -> list[str]:
@@ -101,7 +101,7 @@ def tabulate(
         (
             labels,
             [
-                Entry(row.get(name, Sample({})), digits, best=_known(row, name) and row[name].mean == best[name])
+                TableEntry(row.get(name, Sample({})), digits, best=_known(row, name) and row[name].mean == best[name])
                 for name in names
             ],
         )
@@ -122,7 +122,7 @@ def _known(row: dict[str, Sample], name: str) -> bool:
     return name in row and bool(row[name].values)
 
 
-def _plain(entry: Entry) -> str:
+def _plain(entry: TableEntry) -> str:
     if entry.parts is None:
         return NOT_MEASURED
     mean, deviation = entry.parts
@@ -137,7 +137,7 @@ def to_text(table: ResultTable) -> list[list[str]]:
 def to_markdown(table: ResultTable) -> str:
     """Return the table in Markdown."""
 
-    def cell(entry: Entry) -> str:
+    def cell(entry: TableEntry) -> str:
         return f"**{_plain(entry)}**" if entry.best else _plain(entry)
 
     lines = [list(map(markdown, table.headings)), ["---"] * len(table.labels) + ["---:"] * len(table.columns)]
@@ -148,7 +148,7 @@ def to_markdown(table: ResultTable) -> str:
 def to_latex(table: ResultTable) -> str:
     """Return the table in LaTeX, for the package booktabs."""
 
-    def cell(entry: Entry) -> str:
+    def cell(entry: TableEntry) -> str:
         if entry.parts is None:
             return "--"
         mean, deviation = entry.parts

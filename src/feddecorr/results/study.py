@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from feddecorr.config.experiment import Experiment
+from feddecorr.config.options import RunOptions
 from feddecorr.results.summary import Summary
 
 if TYPE_CHECKING:
@@ -23,15 +24,16 @@ Labels = dict[str, Label]
 
 @dataclass(frozen=True)
 class Arm:
-    """One run of a study: the words that tell it apart in tables, and its experiment (seed included)."""
+    """One run of a study: the words that tell it apart in tables, its experiment (seed included) and its options."""
 
     labels: Labels
     experiment: Experiment
+    options: RunOptions
 
 
 @dataclass(frozen=True)
 class Result:
-    """What came of an arm: no summary where the run is missing or failed, no directory where only records are left."""
+    """The result of an arm: no summary where the run is missing or failed, no directory where only records are left."""
 
     labels: Labels
     summary: Summary | None

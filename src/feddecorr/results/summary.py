@@ -7,7 +7,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -15,9 +15,10 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
-from feddecorr.config.command import command
 from feddecorr.config.experiment import Experiment
+from feddecorr.config.options import RunOptions
 from feddecorr.config.schedules import SCHEDULES
+from feddecorr.config.settings import command, parse_settings
 from feddecorr.core.files import write_bytes
 from feddecorr.core.parsing import parse_json, to_json
 from feddecorr.core.trust import CLOSED
@@ -72,6 +73,7 @@ class Summary:
 
     digest: str
     experiment: dict[str, Any]
+    options: dict[str, Any]
     command: str
     environment: dict[str, Any]
     rounds: list[dict[str, Any]]
@@ -80,18 +82,20 @@ class Summary:
     local_terms: dict[str, dict[str, list[float]]]
 
     @classmethod
-    def of(cls, directory: RunDirectory, asked: Experiment | None = None) -> Summary:
-        """Summarize the finished rounds of a run; with `asked`, as if it had been run by that experiment.
+    def of(cls, directory: RunDirectory, asked: RunOptions | None = None) -> Summary:
+        """Summarize the finished rounds of a run; with `asked`, as if it had been run with these options.
 
-        A run is shared by experiments that differ in the number of rounds or in how often they evaluate.
+        An experiment is run once for all who ask for other numbers of rounds or other evaluations.
         """
-        experiment = directory.described()
-        lines = list(_as_asked((record.to_dict() for record in directory.rounds()), asked or experiment))
+        experiment, held = directory.settings()
+        options = asked or held
+        lines = list(_as_asked((record.to_dict() for record in directory.rounds()), options))
         evaluated = [line["model"] for line in lines if line["model"]]
         return cls(
             digest=experiment.digest(),
-            experiment=(asked or experiment).to_dict(),
-            command=command(asked or experiment),
+            experiment=experiment.to_dict(),
+            options=options.to_dict(),
+            command=command(experiment, options),
             environment=directory.environment() or {},
             rounds=[_scalars_only(line) for line in lines],
             spectrum=_short(evaluated[-1]["singular_values"]) if evaluated else None,
@@ -99,17 +103,17 @@ class Summary:
             local_terms=_newest(lines, "local_terms"),
         )
 
-    def as_asked(self, experiment: Experiment) -> Summary:
-        """Return the summary of a run by that experiment, which differs at most in rounds and in evaluations.
+    def as_asked(self, options: RunOptions) -> Summary:
+        """Return the summary as if the experiment had been run with these options.
 
         The spectrum and the local models are only known of the last rounds: they are missing where those are cut off.
         """
-        rounds = list(_as_asked(self.rounds, experiment))
+        rounds = list(_as_asked(self.rounds, options))
         whole = [line for line in rounds if line["model"]][-1:] == [line for line in self.rounds if line["model"]][-1:]
         return replace(
             self,
-            experiment=experiment.to_dict(),
-            command=command(experiment),
+            options=options.to_dict(),
+            command=command(Experiment.parse(self.experiment, CLOSED), options),
             rounds=rounds,
             spectrum=self.spectrum if whole else None,
             local_models=self.local_models if whole else {},
@@ -135,14 +139,28 @@ class Summary:
         whole.validate_python(vars(summary))
         rounds.validate_python(summary.rounds)
         try:
-            experiment = Experiment.parse(summary.experiment, CLOSED)
+            experiment, options = parse_settings({**summary.experiment, **summary.options}, CLOSED)
         except UserError:
-            if type(summary.experiment["seed"]) is not int or type(summary.experiment["rounds"]) is not int:
+            if type(summary.experiment["seed"]) is not int or type(summary.options["rounds"]) is not int:
                 raise
             return replace(summary, command=NO_COMMAND)
         return replace(
-            summary, experiment=experiment.to_dict(), digest=experiment.digest(), command=command(experiment)
+            summary,
+            experiment=experiment.to_dict(),
+            options=options.to_dict(),
+            digest=experiment.digest(),
+            command=command(experiment, options),
         )
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The experiment and the options in one flat form, as they are set."""
+        return {**self.experiment, **self.options}
+
+    @cached_property
+    def content(self) -> dict[str, Any]:
+        """The experiment without the places of files that are pinned: what runs are compared by."""
+        return Experiment.parse(self.experiment, CLOSED).content() if self.is_known else self.experiment
 
     @property
     def is_known(self) -> bool:
@@ -207,8 +225,8 @@ def _checks() -> tuple[TypeAdapter[Summary], TypeAdapter[list[_Round]]]:
     return TypeAdapter(Summary), TypeAdapter(list[_Round])
 
 
-def _as_asked(lines: Iterable[Line], asked: Experiment) -> Iterator[Line]:
-    """Yield the rounds that the experiment has, evaluated only where it evaluates; under `auto`, wherever they are."""
+def _as_asked(lines: Iterable[Line], asked: RunOptions) -> Iterator[Line]:
+    """Yield the rounds that are asked for, evaluated only where that is asked for; under `auto`, wherever they are."""
     every = 1 if asked.evaluation.every == "auto" else asked.evaluation.every
     for line in lines:
         if line["round"] > asked.rounds:
@@ -255,9 +273,24 @@ def read_summaries(paths: Sequence[Path]) -> list[Summary]:
     for path in paths:
         for summary in _read(path):
             known = found.get(summary.digest)
-            if known is None or len(known.rounds) < len(summary.rounds):
-                found[summary.digest] = summary
+            found[summary.digest] = summary if known is None else _joined(known, summary)
     return list(found.values())
+
+
+def _joined(one: Summary, other: Summary) -> Summary:
+    """Return the one of two records of an experiment that tells more, with what only the other tells of clients."""
+
+    def tells(summary: Summary) -> tuple[int, int]:
+        return len(summary.rounds), sum(line["model"] is not None for line in summary.rounds)
+
+    more, less = (other, one) if tells(other) > tells(one) else (one, other)
+    if len(more.rounds) > len(less.rounds):
+        return more
+    return replace(
+        more,
+        local_models=more.local_models or less.local_models,
+        local_terms=more.local_terms or less.local_terms,
+    )
 
 
 def _read(path: Path) -> Iterator[Summary]:

@@ -11,6 +11,8 @@ import torch
 from feddecorr.collapse.averaging import Averaging
 from feddecorr.collapse.diagnosis import Diagnosis
 from feddecorr.config.experiment import Experiment
+from feddecorr.config.options import RunOptions
+from feddecorr.config.training import Evaluation
 from feddecorr.core.checks import printable
 from feddecorr.core.evidence import Evidence
 from feddecorr.core.messages import Broadcast, RoundInfo, Server, Update
@@ -50,20 +52,22 @@ class Evaluations:
     A server that has no test images knows what its clients find out on their own, if they do, and else nothing.
     """
 
-    def __init__(self, federation: Federation, elsewhere: Evaluating | None = None) -> None:
+    def __init__(self, federation: Federation, options: RunOptions, elsewhere: Evaluating | None = None) -> None:
         self._local: dict[int, Diagnosis] = {}
         self._notes: dict[int, str] = {}
         self._mean = Mean()
         self._dying: DyingWatch | None = None
         self._classes = len(federation.task.classes)
         self._experiment = experiment = federation.experiment
+        self._options = options
         self._elsewhere = elsewhere
         self._evaluate = None
         train = int(federation.roster.sizes.sum())
-        self._every = rhythm(experiment, train, train if federation.test is None else len(federation.test))
+        test = train if federation.test is None else len(federation.test)
+        self._every = rhythm(experiment, options.evaluation, train, test)
         if federation.test is not None:
             self._evaluate = Evaluator(
-                federation.task, federation.test, experiment.engine.parallel_jobs(experiment.training.threads)
+                federation.task, federation.test, options.engine.parallel_jobs(experiment.training.threads)
             )
             if _ignores_dying(experiment):
                 evaluate = self._evaluate
@@ -73,7 +77,7 @@ class Evaluations:
         """Evaluate the clients' models on their way to the server: no engine knows of it."""
         self._local, self._notes, self._mean = {}, {}, STATISTICS[self._experiment.batchnorm]()
         for update in updates:
-            if looks_at_clients(self._experiment, info.round) and (found := self._look_at(update)):
+            if looks_at_clients(self._options, info.round) and (found := self._look_at(update)):
                 self._local[update.client] = replace(found, client=update.client)
                 self._mean.add({**update.weights, **update.buffers}, update.examples)
             yield update
@@ -115,11 +119,11 @@ class Evaluations:
     def _look(self, number: int, state: Server | Update) -> Diagnosis | None:
         if self._evaluate is None or not self._is_due(number):
             return None
-        last = number == self._experiment.rounds
-        return self._evaluate(state, classes=last or self._experiment.evaluation.label_measures == "always")
+        last = number == self._options.rounds
+        return self._evaluate(state, classes=last or self._options.evaluation.label_measures == "always")
 
     def _is_due(self, number: int) -> bool:
-        return is_due(self._experiment, number, self._every)
+        return is_due(self._options, number, self._every)
 
 
 def _ignores_dying(experiment: Experiment) -> bool:
@@ -131,25 +135,25 @@ def _dead(found: Diagnosis) -> float:
     return found.dead_features / found.dimensions
 
 
-def is_due(experiment: Experiment, number: int, every: int) -> bool:
+def is_due(options: RunOptions, number: int, every: int) -> bool:
     """Tell whether a round is evaluated, in that rhythm or as one of the last."""
-    return number % every == 0 or experiment.rounds - experiment.evaluation.final < number <= experiment.rounds
+    return number % every == 0 or options.rounds - options.evaluation.final < number <= options.rounds
 
 
-def looks_at_clients(experiment: Experiment, number: int) -> bool:
+def looks_at_clients(options: RunOptions, number: int) -> bool:
     """Tell whether the clients' models are looked at when that round is evaluated."""
-    clients = experiment.evaluation.clients
-    return number == experiment.rounds if clients == "last" else clients
+    clients = options.evaluation.clients
+    return number == options.rounds if clients == "last" else clients
 
 
-def rhythm(experiment: Experiment, train: int, test: int) -> int:
+def rhythm(experiment: Experiment, evaluation: Evaluation, train: int, test: int) -> int:
     """Return the number of rounds from one evaluation to the next, of so many images to train on and to test with.
 
     Under `auto` it is the least for which the evaluations' forward passes cost at most a tenth of the training.
     Images are counted, and no clock is read: it is the same on every machine.
     """
-    every = experiment.evaluation.every
-    evaluated = test * (1 + experiment.cohort * (experiment.evaluation.clients is True))
+    every = evaluation.every
+    evaluated = test * (1 + experiment.cohort * (evaluation.clients is True))
     return math.ceil(SHARE * evaluated / (FORWARD * trained_images(experiment, train))) if every == "auto" else every
 
 

@@ -51,7 +51,7 @@ class Evaluator:
 
     def __init__(self, task: Task, images: Images, parallel_jobs: int = 1) -> None:
         self._task = task
-        self._batches = images.split(task.experiment.evaluation.batch)
+        self._batches = images.split(task.evaluation.batch)
         self._parallel_jobs = min(parallel_jobs, len(self._batches))
         self._measures = task.experiment.evaluation.measures
         self._threads = task.experiment.training.threads

@@ -59,7 +59,7 @@ class Look:
         model = self._task.build_model()
         load_into(model, state)
         if self._statistics == "batch":
-            use_batch_statistics(model, self._count, self._task.experiment.evaluation.batch)
+            use_batch_statistics(model, self._count, self._task.evaluation.batch)
         return model
 
     def diagnose(

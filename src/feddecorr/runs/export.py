@@ -13,6 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from feddecorr.config.options import RunOptions
+from feddecorr.config.settings import to_settings
 from feddecorr.core.files import save_tensors, write_bytes
 from feddecorr.core.temporary import temporary_folder
 from feddecorr.core.trust import STRANGER, Trust
@@ -55,22 +57,21 @@ class Exported:
     task: Task
     round: int
     pixels: Tensor
+    options: RunOptions
 
     @classmethod
     def of(cls, run: RunDirectory, trust: Trust) -> Exported:
         """Take the newest global model of a run; its data are needed for what standardizes them, and to try it."""
         if not run.finished_rounds():
             raise UserError(f"{run.path} has no finished round yet: 'feddecorr resume {run.path}' goes on")
-        experiment = run.experiment(trust)
-        training = experiment.training.model_copy(
-            update={"device": "cpu", "precision": "fp32", "memory_format": "channels_last"}
-        )
+        experiment, options = run.settings(trust)
+        training = experiment.training.model_copy(update={"precision": "fp32", "memory_format": "channels_last"})
         experiment = experiment.model_copy(update={"training": training})
         dataset = experiment.data.load()
         task = Task(experiment, dataset.shape, dataset.classes, dataset.mean, dataset.std)
         network = task.build_model()
         set_weights(network, run.weights(), str(run.path))
-        return cls(Portable(task, network).eval(), task, run.finished_rounds(), _try_on(dataset.test))
+        return cls(Portable(task, network).eval(), task, run.finished_rounds(), _try_on(dataset.test), options)
 
     @torch.no_grad()
     def logits(self) -> Tensor:
@@ -85,7 +86,7 @@ class Exported:
             "shape": json.dumps(self.task.shape),
             "mean": json.dumps(self.task.mean),
             "std": json.dumps(self.task.std),
-            "experiment": json.dumps(self.task.experiment.to_dict()),
+            "experiment": json.dumps(to_settings(self.task.experiment, self.options)),
             "round": str(self.round),
         }
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from feddecorr.collapse.diagnosis import Diagnosis
 from feddecorr.config.experiment import Experiment
+from feddecorr.config.options import RunOptions
 from feddecorr.core.threads import parallel_jobs
 from feddecorr.models.batchnorm import use_batch_statistics
 from feddecorr.models.weights import load_weights
@@ -16,6 +17,7 @@ from feddecorr.training.task import Task
 
 def diagnose_stored(
     experiment: Experiment,
+    options: RunOptions,
     weights: Path | None,
     *,
     layer: str | None = None,
@@ -27,12 +29,13 @@ def diagnose_stored(
     BatchNorm's `statistics` are the `model`'s or those of each `batch` of the images.
     """
     dataset = experiment.data.load()
-    task = Task(experiment, dataset.shape, dataset.classes, dataset.mean, dataset.std)
+    known = (dataset.shape, dataset.classes, dataset.mean, dataset.std)
+    task = Task(experiment, *known, options.device, options.evaluation)
     model = task.build_model()
     if weights is not None:
         load_weights(model, weights)
     images = dataset.test if on == "test" else dataset.train
     name = ("model" if weights is None else str(weights)) + REMARKS[statistics]
     if statistics == "batch":
-        use_batch_statistics(model, len(images), experiment.evaluation.batch)
+        use_batch_statistics(model, len(images), options.evaluation.batch)
     return Evaluator(task, images, parallel_jobs(experiment.training.threads)).diagnose(model, name=name, layer=layer)

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from feddecorr.config.options import RunOptions
 from feddecorr.core.client_memory import Memories
 from feddecorr.core.messages import Server, Update
 from feddecorr.core.paths import InnerPath
@@ -31,7 +32,7 @@ Say = Callable[[str], None]
 
 def describe(directory: RunDirectory) -> str:
     """Return what makes a run what it is: how its clients differ, and which regularizers it has."""
-    experiment = directory.described()
+    experiment, _ = directory.settings()
     alpha = getattr(experiment.partition, "alpha", None)
     split = PARTITIONS.name(experiment.partition) if alpha is None else f"α = {alpha:g}"
     return ", ".join([split, *experiment.regularizers])
@@ -39,7 +40,7 @@ def describe(directory: RunDirectory) -> str:
 
 def is_homogeneous(directory: RunDirectory) -> bool:
     """Tell whether all clients of a run hold data of the same distribution."""
-    partition = directory.described().partition
+    partition = directory.settings()[0].partition
     return isinstance(partition, Homogeneous) or math.isinf(getattr(partition, "alpha", 0.0))
 
 
@@ -62,6 +63,7 @@ class RoundState:
 
     directory: RunDirectory
     simulation: Simulation
+    options: RunOptions
     number: int
     folder: Path
     say: Say
@@ -91,7 +93,9 @@ class RoundState:
         validator = UpdateValidator(expected, clients, missing="fail", minimum=1)
         groups = task.groups(sample_clients(self.simulation.federation, self.number))
         beside = [client for group in groups if set(group) & set(clients) for client in group]
-        with self.simulation.apart().open(self._lend(source, beside)) as run_clients:
+        simulation = self.simulation.apart()
+        opened = self.options.engine.open(simulation.task, simulation.shards, self._lend(source, beside))
+        with opened as run_clients:
             answers = run_clients(broadcast, beside)
             yield from validator.validate(answer for answer in answers if answer.client in clients)
 
@@ -105,7 +109,7 @@ class RoundState:
     def _before(self) -> tuple[RunDirectory, Server]:
         """Return the server before the round, and the run that keeps it."""
         for source in self._sources():
-            server = source.take_up_previous(self.simulation.federation.start())
+            server = source.load_server(self.simulation.federation.start(), before=True)
             if server is not None:
                 return source, server
         raise UserError(f"the state before round {self.number} of {self.directory.path} cannot be made again")
@@ -125,15 +129,17 @@ class RoundState:
         again = RunDirectory(self.folder / str(self.number))
         if not again.path.exists():
             self.say(f"round {self.number} is no longer kept: {self.number} rounds are trained again")
-            evaluation = experiment.evaluation.model_copy(update={"every": self.number, "clients": False})
-            shorter = experiment.model_copy(update={"rounds": self.number, "evaluation": evaluation})
-            for _ in repeat(shorter, again.path):
+            evaluation = self.options.evaluation.model_copy(update={"every": self.number, "clients": False})
+            changes = {"rounds": self.number, "evaluation": evaluation, "trackers": {}}
+            for _ in repeat(experiment, self.options.model_copy(update=changes), again.path):
                 pass
         return again
 
 
 @contextmanager
-def state_of(directory: RunDirectory, simulation: Simulation, number: int, say: Say) -> Iterator[RoundState]:
+def state_of(
+    directory: RunDirectory, simulation: Simulation, options: RunOptions, number: int, say: Say
+) -> Iterator[RoundState]:
     """Open a round: as it is kept, if it is the newest and no other process goes on with the run; else repeated."""
     with temporary_folder() as folder:
-        yield RoundState(directory, simulation, number, folder, say)
+        yield RoundState(directory, simulation, options, number, folder, say)

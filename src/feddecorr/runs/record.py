@@ -3,18 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any, get_type_hints
+from dataclasses import dataclass, field, fields, replace
+from functools import cache
+from typing import Annotated, Any, get_type_hints
 
-from pydantic import Field, PositiveInt, create_model
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    PositiveInt,
+    TypeAdapter,
+    ValidationError,
+    create_model,
+)
 
 from feddecorr.collapse.averaging import Averaging
 from feddecorr.collapse.diagnosis import Diagnosis
 from feddecorr.collapse.measures import is_recorded
-from feddecorr.core.registry import Config
+from feddecorr.core.registry import Config, explain
 from feddecorr.core.states import State
+from feddecorr.errors import UserError, nearest
 from feddecorr.runs.eval_schedule import Evaluated
 from feddecorr.server.rounds import Round
+
+
+@cache
+def _recorded() -> type[Config]:
+    """Return what is recorded of a model, with the types of all measures; each may be missing."""
+    hints = get_type_hints(Diagnosis)
+    known: Any = {each.name: (hints[each.name] | None, None) for each in fields(Diagnosis) if is_recorded(each)}
+    return create_model("Recorded", __base__=Config, **known)
+
+
+def _read_model(value: Any) -> Any:
+    return value if value is None or isinstance(value, Diagnosis) else Diagnosis(**dict(_recorded().parse(value)))
+
+
+Measured = Annotated[
+    Diagnosis, BeforeValidator(_read_model), PlainSerializer(lambda model: model.recorded(), return_type=dict[str, Any])
+]
+"""A model's diagnosis, of which the measures are written; a measure that a line lacks was not known to its writer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,23 +53,28 @@ class Record:
     `terms` are the objective's summands as the clients saw them, averaged; `local_terms` are each client's own,
     the mean of every local epoch. `model` is the global model after the round, `local_models` are the clients'
     models before they were averaged, each with what a run records of its representations of the test images; a
-    model that was not evaluated is not there. `averaging` compares those models with their average. `missing` says of
-    each client that took no part in the end, why, `notes` what is to be known of others (such as that a node had lost
+    model that was not evaluated is not there. `averaging` compares those models with their average. `missing` gives
+    the reason for each client that took no part in the end, `notes` remarks on others (such as that a node had lost
     what its client remembered).
     `state` is the global model, as a module's `load_state_dict` takes it; it has a file of its own.
+
+    A line without a field that came later is read, so every new field has a default. A line with a field that is not
+    known here is refused by name: a newer version wrote it.
     """
 
-    round: int
+    __pydantic_config__ = ConfigDict(arbitrary_types_allowed=True, allow_inf_nan=False)
+
+    round: PositiveInt
     clients: list[int]
     terms: dict[str, float]
     seconds: float
-    model: Diagnosis | None = None
-    local_models: dict[int, Diagnosis] = field(default_factory=dict)
-    averaging: Averaging | None = None
     missing: dict[int, str] = field(default_factory=dict)
     notes: dict[int, str] = field(default_factory=dict)
+    model: Measured | None = None
+    local_models: dict[int, Measured] = field(default_factory=dict)
+    averaging: Averaging | None = None
     local_terms: dict[int, dict[str, list[float]]] = field(default_factory=dict)
-    state: State = field(default_factory=dict, repr=False, compare=False)
+    state: Annotated[State, Field(exclude=True)] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def of(cls, now: Round, found: Evaluated, seconds: float, names: Mapping[str, str]) -> Record:
@@ -92,68 +126,33 @@ class Record:
 
     def to_dict(self) -> dict[str, Any]:
         """Return all but the state, ready for JSON, whose keys are strings."""
+        document: dict[str, Any] = _adapter().dump_python(self, warnings=False)
         return {
-            "round": self.round,
-            "clients": self.clients,
-            "terms": self.terms,
-            "seconds": self.seconds,
-            "missing": {str(client): why for client, why in self.missing.items()},
-            **({"notes": {str(client): what for client, what in self.notes.items()}} if self.notes else {}),
-            "model": None if self.model is None else self.model.recorded(),
-            "local_models": {str(client): found.recorded() for client, found in self.local_models.items()},
-            "averaging": None if self.averaging is None else asdict(self.averaging),
-            "local_terms": {str(client): terms for client, terms in self.local_terms.items()},
+            name: {str(key): inner for key, inner in value.items()} if isinstance(value, dict) else value
+            for name, value in document.items()
         }
 
     @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> Record:
+    def from_dict(cls, document: Any) -> Record:
         """Return what `to_dict` wrote; the state is empty. What is not of the right type is a `UserError`."""
-        line = RoundLine.parse(document)
-        return cls(
-            round=line.round,
-            clients=line.clients,
-            terms=line.terms,
-            seconds=line.seconds,
-            model=None if line.model is None else _diagnosis(line.model),
-            local_models={client: _diagnosis(found, client) for client, found in line.local_models.items()},
-            averaging=line.averaging,
-            missing=line.missing,
-            notes=line.notes,
-            local_terms=line.local_terms,
-        )
+        known = {each.name for each in fields(cls)} - {"state"}
+        for name in document if isinstance(document, Mapping) else ():
+            if name not in known:
+                raise UserError(f"unknown field '{name}', perhaps of a newer version: {nearest(str(name), known)}")
+        try:
+            read = _adapter().validate_python(document)
+        except ValidationError as error:
+            raise UserError(explain(error)) from error
+        found = {client: replace(model, client=client) for client, model in read.local_models.items()}
+        return replace(read, local_models=found)
+
+
+@cache
+def _adapter() -> TypeAdapter[Record]:
+    return TypeAdapter(Record)
 
 
 def _joined(one: Mapping[int, str], other: Mapping[int, str]) -> dict[int, str]:
     """Return the notes of both, by client."""
     clients = [*one, *(client for client in other if client not in one)]
     return {client: "; ".join(notes[client] for notes in (one, other) if client in notes) for client in clients}
-
-
-def _recorded() -> type[Config]:
-    """Return what is recorded of a model as a kind that knows the types of all fields."""
-    hints = get_type_hints(Diagnosis)
-    known: Any = {each.name: (hints[each.name] | None, None) for each in fields(Diagnosis) if is_recorded(each)}
-    return create_model("Recorded", __base__=Config, **known)
-
-
-Recorded = _recorded()
-
-
-class RoundLine(Config):
-    """The line of a round, as it is read: JSON's keys are strings, those of clients become numbers."""
-
-    round: PositiveInt
-    clients: list[int]
-    terms: dict[str, float]
-    seconds: float
-    missing: dict[int, str]
-    notes: dict[int, str] = Field(default_factory=dict)
-    averaging: Averaging | None
-    model: Recorded | None  # type: ignore[valid-type]  # made above, from the fields of a diagnosis
-    local_models: dict[int, Recorded]  # type: ignore[valid-type]  # see above
-    local_terms: dict[int, dict[str, list[float]]]
-
-
-def _diagnosis(found: Config, client: int | None = None) -> Diagnosis:
-    known = found.model_dump(exclude_unset=True)
-    return Diagnosis.from_dict(known if client is None else {**known, "client": client})

@@ -34,7 +34,8 @@ def examine(directory: RunDirectory, wanted: Wanted, name: str, say: Say, *, tru
     For the average and for blame, all clients are trained again whose updates were taken.
     """
     number = _choose_round(directory, wanted)
-    simulation = Simulation(directory.experiment(trust))
+    experiment, options = directory.settings(trust)
+    simulation = Simulation(experiment, device=options.device, evaluation=options.evaluation)
     look, title = Look(simulation, wanted), f"{name}, round {number}{REMARKS[wanted.statistics]}"
     shown = trained = choose_clients(simulation.federation, number, wanted.clients) if wanted.local else []
     if wanted.whole:
@@ -46,7 +47,7 @@ def examine(directory: RunDirectory, wanted: Wanted, name: str, say: Say, *, tru
         if not trained:
             raise UserError(f"nobody trained in round {number}: it has no local models to look at")
     with ExitStack() as stack:
-        state = stack.enter_context(state_of(directory, simulation, number, say))
+        state = stack.enter_context(state_of(directory, simulation, options, number, say))
         model = look.build(state.after())
         first = look.diagnose(model, f"{title}, global")
         first = replace(first, homogeneous=is_homogeneous(directory))

@@ -44,7 +44,7 @@ class RoundLines:
         try:
             line = to_json(record.to_dict())
             _read(record.round, line)
-        except (ValueError, TypeError, RecursionError) as error:
+        except (ValueError, TypeError, OverflowError, RecursionError) as error:
             unread = f"round {record.round} cannot be kept: its record could not be read again"
             raise RunError(f"{unread} ({error})") from error
         self.path.append(line)

@@ -1,83 +1,116 @@
-"""Tells trackers of a run: every round once, whoever asks and however often the run was interrupted."""
+"""Hands the rounds of a run to its trackers: every round once, however often the run was interrupted."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
 from fnmatch import fnmatch
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from pydantic import NonNegativeInt
 
+from feddecorr.config.experiment import Experiment
+from feddecorr.config.options import RunOptions
 from feddecorr.config.overrides import flatten
+from feddecorr.config.settings import to_settings
 from feddecorr.core.files import read_json, reading, write_json
 from feddecorr.core.paths import InnerPath
 from feddecorr.core.registry import Config
 from feddecorr.errors import UserError
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.record import Record
-from feddecorr.runs.tracker import ARTIFACTS, Entry, Tracker
+from feddecorr.trackers import Tracker, TrackerEntry
 
-TRACKERS = {
-    "tensorboard": "feddecorr.trackers.tensorboard:TensorBoard",
-    "wandb": "feddecorr.trackers.wandb:WeightsAndBiases",
-    "mlflow": "feddecorr.trackers.mlflow:MLflow",
-}
-"""Where each is; its library is an extra, which is loaded when it is asked for."""
+ARTIFACTS = ("experiment.json", "environment.json", "federation.json", "weights.safetensors")
+"""The files of a run that a tracker keeps, when it is done."""
 
 TOLD = "told.json"
 
 
 class Told(Config):
-    """How much a tracker was told."""
+    """How much a tracker has received."""
 
     rounds: NonNegativeInt = 0
     artifacts: bool = False
 
 
 class Follower:
-    """One tracker of one run; `RUN/NAME/told.json` says how much of it the tracker was told."""
+    """One tracker of one run; `RUN/NAME/told.json` says how much of it the tracker has received.
 
-    def __init__(self, run: RunDirectory, name: str) -> None:
+    The experiment and the options are those of the run, in memory: what the run's file names is not imported for it.
+    """
+
+    def __init__(self, run: RunDirectory, name: str, tracker: Tracker, settings: tuple[Experiment, RunOptions]) -> None:
         self._run = run
-        kind, folder = find_tracker(name), run.inside / name
+        self._experiment, self._options = settings
+        folder = run.inside / folder_name(name)
         folder.make()
-        _refuse_ways_out(folder, past=kind.past)
+        _refuse_ways_out(folder, past=tracker.past)
         for file in map(folder.__truediv__, folder.names()):
             if file.unfinished:
                 file.remove()
         self._file = folder / TOLD
         self._told = _read_told(self._file)
-        self._tracker = kind(
-            folder.path, name=run.path.resolve().name, digest=run.experiment().digest(), number=self._told.rounds
-        )
+        try:
+            self._log = tracker.open(
+                folder.path,
+                name=run.path.resolve().name,
+                digest=self._experiment.digest(),
+                number=self._told.rounds,
+            )
+        except ImportError as error:
+            raise UserError(f"{name} is not there ({error}): pip install 'feddecorr[{name}]'") from error
 
     def catch_up(self, record: Record | None = None) -> None:
-        """Tell of all finished rounds that the tracker was not told of; the newest may be given."""
+        """Hand over all finished rounds that the tracker lacks; the newest may be given."""
         done = self._told.rounds
-        if done == 0:
-            settings = flatten(self._run.experiment().to_dict())
-            self._tracker.settings({key: _simple(value) for key, value in settings.items()})
+        if done == 0 and record is None:
+            settings = flatten(to_settings(self._experiment, self._options))
+            self._log.settings({key: _simple(value) for key, value in settings.items()})
         records = [record] if record is not None and record.round == done + 1 else self._run.rounds()
         for each in (each for each in records if each.round > done):
-            self._tracker.entry(Entry.of(each))
+            self._log.entry(entry_of(each))
             self._note(rounds=each.round)
 
     def close(self) -> None:
-        """Hand over the files of a run that is done, and write down all that was told."""
-        if not self._told.artifacts and self._told.rounds >= self._run.experiment().rounds:
+        """Hand over the files of a run that is done, and close the log."""
+        if not self._told.artifacts and self._told.rounds >= self._options.rounds:
             files = [self._run.inside / name for name in ARTIFACTS]
-            self._tracker.artifacts([file.path for file in files if file.exists()])
+            self._log.artifacts([file.path for file in files if file.exists()])
             self._note(artifacts=True)
-        self._tracker.close()
+        self._log.close()
 
     def _note(self, **changes: Any) -> None:
         self._told = self._told.model_copy(update=changes)
         write_json(self._file, self._told.to_dict())
+
+
+def folder_name(name: str) -> str:
+    """Return the name of a tracker's folder in the run's directory."""
+    return name.replace(":", "-")
+
+
+def entry_of(record: Record) -> TrackerEntry:
+    """Return a record for trackers: the global model's measures by name, terms and clients below folders of theirs."""
+    scalars: dict[str, float] = {"seconds": record.seconds, "missing": len(record.missing)}
+    spectra: dict[str, Sequence[float]] = {}
+    models = {"": record.model} | {f"clients/{client}/": found for client, found in record.local_models.items()}
+    for place, model in models.items():
+        for name, value in (model.recorded() if model else {}).items():
+            if isinstance(value, int | float):
+                scalars[place + name] = float(value)
+            elif name == "singular_values":
+                spectra[place + name] = value
+    averaging = {} if record.averaging is None else asdict(record.averaging)
+    scalars |= {f"averaging/{name}": value for name, value in averaging.items() if isinstance(value, int | float)}
+    scalars |= {f"terms/{name}": value for name, value in record.terms.items()}
+    for client, terms in record.local_terms.items():
+        scalars |= {f"clients/{client}/terms/{name}": values[-1] for name, values in terms.items()}
+    return TrackerEntry(record.round, scalars, spectra)
 
 
 def _read_told(file: InnerPath) -> Told:
@@ -98,23 +131,15 @@ def _refuse_ways_out(folder: InnerPath, past: str) -> None:
         folders[:] = [name for name in folders if not fnmatch(name, past)]
 
 
-def find_tracker(name: str) -> type[Tracker]:
-    """Return the tracker of that name; say what to install where its library is missing."""
-    module, _, attribute = TRACKERS[name].partition(":")
-    try:
-        found: type[Tracker] = getattr(import_module(module), attribute)
-    except ImportError as error:
-        raise UserError(f"{name} is not there ({error}): pip install 'feddecorr[{name}]'") from error
-    return found
-
-
 @contextmanager
-def following(run: RunDirectory, names: Sequence[str]) -> Iterator[Callable[[Record], None]]:
-    """Give what tells these trackers of each new round; rounds that they have missed are told first."""
+def following(
+    run: RunDirectory, trackers: Mapping[str, Tracker], experiment: Experiment, options: RunOptions
+) -> Iterator[Callable[[Record], None]]:
+    """Yield a function that hands each new round to these trackers; rounds that they lack are handed over first."""
     with ExitStack() as stack:
         followers = []
-        for name in names:
-            followers.append(Follower(run, name))
+        for name, tracker in trackers.items():
+            followers.append(Follower(run, name, tracker, (experiment, options)))
             stack.callback(followers[-1].close)
         for follower in followers:
             follower.catch_up()

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from feddecorr.config.experiment import Experiment
 from feddecorr.errors import UserError
 from feddecorr.transforms import LocallyPrivate, Private
 from feddecorr.transforms.privacy_loss import NeighboringRelation, epsilon
-
-if TYPE_CHECKING:
-    from feddecorr.config.experiment import Experiment
 
 NEIGHBORING_RELATIONS = {"fixed": NeighboringRelation.REPLACE, "poisson": NeighboringRelation.ADD_OR_REMOVE}
 """The neighboring relation by sampling scheme: in a cohort of fixed size, another client takes the place of one."""

@@ -6,12 +6,14 @@ import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from feddecorr.collapse.diagnosis import Diagnosis
+from feddecorr.config.experiment import Experiment
+from feddecorr.config.training import Evaluation
 from feddecorr.core.client_memory import Memories
 from feddecorr.core.messages import Broadcast, Failure, RoundInfo, Server, Update
 from feddecorr.core.states import state_dict_names
@@ -19,9 +21,6 @@ from feddecorr.data.dataset import Images
 from feddecorr.partition.heterogeneity import LabelCounts
 from feddecorr.training.shards import Shards
 from feddecorr.training.task import Task
-
-if TYPE_CHECKING:
-    from feddecorr.config.experiment import Experiment
 
 RunClients = Callable[[Broadcast, Sequence[int]], Iterator[Update | Failure]]
 """Trains the given clients and yields an update or a failure for each, in the order of the clients."""
@@ -95,9 +94,9 @@ class Evaluating(Protocol):
 
 
 class Simulation:
-    """A connection to simulated clients: a data set, split on this machine."""
+    """Simulated clients: a data set, split on this machine. An engine trains them."""
 
-    def __init__(self, experiment: Experiment) -> None:
+    def __init__(self, experiment: Experiment, *, device: str = "cpu", evaluation: Evaluation | None = None) -> None:
         """Load the data and split it."""
         dataset = experiment.data.load()
         experiment = experiment.pinned(dataset.sha256)
@@ -110,7 +109,15 @@ class Simulation:
         self.shards = Shards.of(train, parts)
         self.labels = LabelCounts.of(parts, labels, len(dataset.classes))
         self.federation = Federation(
-            task=Task(experiment, dataset.shape, dataset.classes, dataset.mean, dataset.std),
+            task=Task(
+                experiment,
+                dataset.shape,
+                dataset.classes,
+                dataset.mean,
+                dataset.std,
+                device,
+                evaluation or Evaluation(),
+            ),
             roster=Roster(self.shards.sizes, self.labels),
             test=dataset.test,
             note=dataset.note,
@@ -127,13 +134,12 @@ class Simulation:
         """Return the same simulation without transforms and pre-aggregation: each client sends its own plain update."""
         experiment = self.task.experiment
         training = experiment.training.model_copy(update={"pre_aggregate": False})
-        return self._with(experiment.model_copy(update={"training": training, "transforms": {}}))
+        return self.with_task(
+            replace(self.task, experiment=experiment.model_copy(update={"training": training, "transforms": {}}))
+        )
 
-    def _with(self, experiment: Experiment) -> Simulation:
+    def with_task(self, task: Task) -> Simulation:
+        """Return the same clients with another task."""
         same = copy.copy(self)
-        same.federation = replace(self.federation, task=replace(self.task, experiment=experiment))
+        same.federation = replace(self.federation, task=task)
         return same
-
-    def open(self, memories: Memories) -> AbstractContextManager[RunClients]:
-        """Open the experiment's engine."""
-        return self.task.experiment.engine.open(self.task, self.shards, memories)

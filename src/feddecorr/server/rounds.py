@@ -39,12 +39,17 @@ class Round:
 
 
 def federate(
-    server: Server, federation: Federation, run_clients: RunClients, *, first: int = 1, watch: Sequence[Updates] = ()
+    server: Server,
+    federation: Federation,
+    run_clients: RunClients,
+    *,
+    rounds: range,
+    watch: Sequence[Updates] = (),
 ) -> Iterator[Round]:
-    """Yield the rounds from `first` to the experiment's last; `watch` sees every valid update."""
+    """Yield these rounds, one after another; `watch` sees every valid update."""
     experiment = federation.experiment
     method = experiment.method
-    for number in range(first, experiment.rounds + 1):
+    for number in rounds:
         info, broadcast = federation.info(number), method.broadcast(number, server)
         clients = sample_clients(federation, number)
         validator = UpdateValidator(

@@ -79,7 +79,7 @@ class ExpectedUpdates:
         rate = experiment.training.rate(self.broadcast.round)
         least = max(MIN_AMOUNT, rate * (1 - ROUNDING))
         most = rate * sum(epochs) / (1 - experiment.training.momentum) * (1 + ROUNDING)
-        recorded = len(epochs) if experiment.evaluation.epochs else 0
+        recorded = len(epochs) if self.federation.task.evaluation.epochs else 0
         return {
             "examples": Whole(1, sum(sizes)),
             "amount": Real(least, most),

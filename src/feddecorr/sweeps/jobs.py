@@ -10,10 +10,16 @@ from functools import cache
 from pathlib import Path
 
 from feddecorr.config.experiment import Experiment
+from feddecorr.config.options import RunOptions
 from feddecorr.data import Data
 from feddecorr.engines.serial import Serial
 from feddecorr.results.study import Arm, Labels
 from feddecorr.runs.directory import RunDirectory
+from feddecorr.training.task import Task
+
+CLIENTS: tuple[bool | str, ...] = (False, "last", True)
+LABELS = ("last", "always")
+"""Values of `evaluation.clients` and `evaluation.label_measures`, the least first."""
 
 
 @dataclass
@@ -23,6 +29,7 @@ class Job:
     digest: str
     name: str
     experiment: Experiment
+    options: RunOptions
     path: Path
     finished: int = 0
     deaths: int = 0
@@ -35,7 +42,7 @@ class Job:
     @property
     def left(self) -> int:
         """The rounds that are missing."""
-        return max(0, self.experiment.rounds - self.finished)
+        return max(0, self.options.rounds - self.finished)
 
 
 @cache
@@ -43,25 +50,40 @@ def _pinned(data: Data) -> Data:
     return data.pinned()
 
 
-def address(experiment: Experiment) -> str:
-    """Return the name of the run's directory: its digest, with data of one's own known by their content."""
-    return experiment.model_copy(update={"data": _pinned(experiment.data)}).digest()
+@cache
+def _look(data: Data) -> tuple[tuple[int, int, int], tuple[str, ...], tuple[float, ...], tuple[float, ...]]:
+    dataset = data.load()
+    return dataset.shape, dataset.classes, dataset.mean, dataset.std
+
+
+@cache
+def resolved(experiment: Experiment, options: RunOptions) -> Experiment:
+    """Return the experiment as its run will have it: data known by their content, and what is asked for as auto."""
+    if options.auto_batching:
+        task = Task(experiment, *_look(experiment.data), options.device, options.evaluation)
+        experiment = task.choose_batching()[0].experiment
+    return experiment.model_copy(update={"data": _pinned(experiment.data)})
+
+
+def address(arm: Arm) -> str:
+    """Return the name of the run's directory: the digest of its experiment."""
+    return resolved(arm.experiment, arm.options).digest()
 
 
 def plan(arms: Iterable[Arm], store: Path) -> list[Job]:
     """Return the runs of these arms, which lie in the store by their digests.
 
-    Where arms share a run, it has the rounds of the longest, and is evaluated where any of them needs it.
+    Where arms share an experiment, its run has the rounds of the longest, and is evaluated where any of them needs it.
     """
     jobs: dict[str, Job] = {}
     for arm in arms:
-        digest = address(arm.experiment)
+        digest = address(arm)
         known = jobs.get(digest)
-        experiment = arm.experiment.model_copy(update={"engine": Serial()})
+        options = arm.options.model_copy(update={"engine": Serial()})
         if known:
-            known.experiment = _both(known.experiment, experiment)
+            known.options = _both(known.options, options)
         else:
-            jobs[digest] = Job(digest, _name(arm.labels), experiment, store / digest)
+            jobs[digest] = Job(digest, _name(arm.labels), arm.experiment, options, store / digest)
     return list(jobs.values())
 
 
@@ -72,14 +94,23 @@ def _name(labels: Labels) -> str:
     )
 
 
-def _both(one: Experiment, other: Experiment) -> Experiment:
-    every, final = one.evaluation.every, max(one.evaluation.final, other.evaluation.final)
+def _both(one: RunOptions, other: RunOptions) -> RunOptions:
+    """Return options under which a run records all that either asks for."""
+    mine, theirs = one.evaluation, other.evaluation
+    every, final = mine.every, max(mine.final, theirs.final)
     if one.rounds != other.rounds and final > 1:
         every = 1  # what is last of the one is in the midst of the other
-    elif every != other.evaluation.every:
-        every = math.gcd(*(1 if each.evaluation.every == "auto" else each.evaluation.every for each in (one, other)))
-    evaluation = one.evaluation.model_copy(update={"every": every, "final": final})
-    return one.model_copy(update={"rounds": max(one.rounds, other.rounds), "evaluation": evaluation})
+    elif every != theirs.every:
+        every = math.gcd(*(1 if each.every == "auto" else each.every for each in (mine, theirs)))
+    changes = {
+        "every": every,
+        "final": final,
+        "clients": max(mine.clients, theirs.clients, key=CLIENTS.index),
+        "epochs": mine.epochs or theirs.epochs,
+        "label_measures": max(mine.label_measures, theirs.label_measures, key=LABELS.index),
+    }
+    rounds = max(one.rounds, other.rounds)
+    return one.model_copy(update={"rounds": rounds, "evaluation": mine.model_copy(update=changes)})
 
 
 def available_cores() -> int:

@@ -19,7 +19,7 @@ from feddecorr.results.study import Arm
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.sweeps.available_memory import MemoryWatch
 from feddecorr.sweeps.jobs import Job, available_cores, plan
-from feddecorr.sweeps.status import Busy, Failure, Left, Status, Tell
+from feddecorr.sweeps.status import Busy, FailedRun, Left, Status, Tell
 from feddecorr.sweeps.time_left import POOL_PAYS, Pace
 from feddecorr.sweeps.work import Ended, Failed, Passed
 from feddecorr.sweeps.workers import RunWorker
@@ -33,7 +33,7 @@ MAX_DEATHS = 2
 
 def run_all(
     arms: Sequence[Arm], store: Path, *, jobs: int | None = None, tell: Tell | None = None
-) -> dict[str, Failure]:
+) -> dict[str, FailedRun]:
     """Let all runs of these arms be there, in `store/DIGEST`; return those that failed, by digest.
 
     Done ones are not touched, begun ones go on. `jobs` is the number of cores to use. Runs that another process
@@ -53,7 +53,7 @@ class Runner:
     def __init__(self, jobs: Sequence[Job], cores: int, tell: Tell) -> None:
         self.total = len(jobs)
         self.cores = cores
-        self.failures: dict[str, Failure] = {}
+        self.failures: dict[str, FailedRun] = {}
         self._tell = tell
         self._waiting = [job for job in jobs if not self._is_settled(job)]
         self._held: list[Job] = []
@@ -102,14 +102,14 @@ class Runner:
 
     def _give(self, job: Job, needed: int) -> None:
         """Let a worker do the run, by itself or with a pool."""
-        experiment, processes = job.experiment, self._processes(job)
+        options, processes = job.options, self._processes(job)
         if processes > 1:
-            experiment = experiment.model_copy(update={"engine": Pool(workers=processes)})
-            needed = processes * experiment.training.threads
+            options = options.model_copy(update={"engine": Pool(workers=processes)})
+            needed = processes * job.experiment.training.threads
         worker = self._idle.pop() if self._idle else RunWorker()
         self._busy[worker] = Busy(job, needed, processes, time.monotonic())
         with contextlib.suppress(OSError):  # it was killed while it was idle: to listen to it will say so
-            worker.order(experiment, job.path)
+            worker.order(job.experiment, options, job.path)
 
     def _processes(self, job: Job) -> int:
         """Return how many processes should train for the run: several if cores would be idle for long."""
@@ -149,7 +149,7 @@ class Runner:
             if busy.pausing:
                 self._waiting.append(busy.job)
             else:
-                self._fail(busy.job, f"it ended after round {busy.job.finished} of {busy.job.experiment.rounds}")
+                self._fail(busy.job, f"it ended after round {busy.job.finished} of {busy.job.options.rounds}")
 
     def _learn(self, worker: RunWorker, answer: Passed) -> None:
         busy, now = self._busy[worker], time.monotonic()
@@ -186,7 +186,7 @@ class Runner:
             return True
 
     def _fail(self, job: Job, reason: str, trace: str | None = None) -> None:
-        self.failures[job.digest] = Failure(job.name, reason, trace)
+        self.failures[job.digest] = FailedRun(job.name, reason, trace)
 
     def _look_around(self) -> None:
         """See what others have done, and tell how far everything is."""

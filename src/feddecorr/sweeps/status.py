@@ -10,7 +10,7 @@ from feddecorr.sweeps.time_left import Pace, time_left
 
 
 @dataclass(frozen=True)
-class Failure:
+class FailedRun:
     """Which run is not there, why, and where in the code it came up."""
 
     name: str
@@ -60,7 +60,7 @@ class Busy:
     @property
     def running(self) -> Running:
         """What is told of it."""
-        rounds = self.job.experiment.rounds
+        rounds = self.job.options.rounds
         return Running(self.job.name, min(self.job.finished + 1, rounds), rounds)
 
 

@@ -9,9 +9,10 @@ from typing import Any
 
 from pydantic import Field, PositiveInt, ValidationError
 
-from feddecorr.config.command import text, words
-from feddecorr.config.experiment import REGISTRIES, Experiment
+from feddecorr.config.experiment import Experiment
+from feddecorr.config.options import REGISTRIES, RunOptions
 from feddecorr.config.overrides import SEVERAL, read_overrides
+from feddecorr.config.settings import overrides, parse_settings, text, to_settings
 from feddecorr.core.registry import Config, explain
 from feddecorr.core.trust import Trust
 from feddecorr.errors import UserError, nearest
@@ -83,15 +84,17 @@ class SweepStudy(Study):
 
     def arms(self, scale: str, seeds: int) -> list[Arm]:  # noqa: ARG002 - a sweep has the scale that its settings have
         """Return a run for each combination and seed; a seed is complete before the next one begins."""
-        arms: dict[str, Arm] = {}  # combinations that come to the same, once an option is left out, are one
+        arms: dict[
+            tuple[Experiment, RunOptions], Arm
+        ] = {}  # combinations that come to the same, once an option is left out, are one
         first = int(self._settings.get("seed", 0))
         used: set[str] = set()
         for seed in self._seeds or range(first, first + seeds):
             for values in product(*self._axes.values()):
                 combination, settings = self._combine(dict(zip(self._axes, values, strict=True)))
                 used |= {key for key, value in combination.items() if value is not None}
-                if experiment := self._parse({**combination, "seed": seed}, {**settings, "seed": seed}):
-                    arms.setdefault(experiment.model_dump_json(), Arm(_labels(combination, seed), experiment))
+                if found := self._parse({**combination, "seed": seed}, {**settings, "seed": seed}):
+                    arms.setdefault(found, Arm(_labels(combination, seed), *found))
         if useless := [key for key in self._axes if key not in used]:
             raise UserError(f"nothing that is chosen in this sweep has an option '{useless[0]}'")
         if not arms:
@@ -117,17 +120,17 @@ class SweepStudy(Study):
         known = REGISTRIES[top].table.get(name.partition(":")[0])
         return known is None or option in known.model_fields  # of a kind from outside, its own validation decides
 
-    def _parse(self, combination: Combination, settings: dict[str, Any]) -> Experiment | None:
-        """Return the experiment, if the combination makes sense; only then must its settings be right."""
+    def _parse(self, combination: Combination, settings: dict[str, Any]) -> tuple[Experiment, RunOptions] | None:
+        """Return the run, if the combination makes sense; only then must its settings be right."""
         if any(all(_same(combination[key], value) for key, value in rule.items()) for rule in self._skip):
             return None
         try:
-            experiment = Experiment.parse(settings, self._trust)
+            found = parse_settings(settings, self._trust)
         except UserError:
             if self._is_wanted(settings):
                 raise
             return None
-        return experiment if self._is_wanted(experiment.to_dict()) else None
+        return found if self._is_wanted(to_settings(*found)) else None
 
     def _is_wanted(self, settings: Mapping[str, Any]) -> bool:
         return all(condition.holds(by_name(settings)) for condition in self._conditions)
@@ -138,7 +141,7 @@ class SweepStudy(Study):
 
 
 def _say(values: Mapping[str, Any], onto: Mapping[str, Any]) -> dict[str, Any]:
-    said: Iterable[str] = (word for key, value in values.items() for word in words(key, value))
+    said: Iterable[str] = (word for key, value in values.items() for word in overrides(key, value))
     return read_overrides(said, onto=onto)
 
 

@@ -19,7 +19,7 @@ A pool of processes takes about a second to start, and waits for the slowest cli
 
 
 @dataclass
-class Spent:
+class TimeSpent:
     """Work, counted in passes over all training data, and the seconds that it took."""
 
     passes: float = 0.0
@@ -37,8 +37,8 @@ class Pace:
     def __init__(self, experiments: Mapping[str, Experiment]) -> None:
         """Take the runs by their digests."""
         self._experiments = experiments
-        self._alike: dict[str, Spent] = defaultdict(Spent)
-        self._all = Spent()
+        self._alike: dict[str, TimeSpent] = defaultdict(TimeSpent)
+        self._all = TimeSpent()
         self._starts: list[float] = []
 
     def learn_start(self, seconds: float) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from threading import Thread
 
 from feddecorr.config.experiment import Experiment
+from feddecorr.config.options import RunOptions
 from feddecorr.engines.allocator import keep_freed_memory
 from feddecorr.errors import RunError, UserError
 from feddecorr.runs.directory import RunDirectory
@@ -28,6 +29,7 @@ class Order:
     """Do this run, or what is missing of it."""
 
     experiment: Experiment
+    options: RunOptions
     path: Path
 
 
@@ -87,7 +89,7 @@ def carry_out(order: Order, connection: Connection) -> Ended | Failed:
     refusal = ""
     for _ in range(ATTEMPTS):
         try:
-            with closing(ensure(order.experiment, order.path)) as records:
+            with closing(ensure(order.experiment, order.options, order.path)) as records:
                 for record in records:
                     connection.send(Passed(record.round, record.seconds, peak_memory()))
                     if connection.poll():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from feddecorr.config.experiment import Experiment
+from feddecorr.config.options import RunOptions
 from feddecorr.engines.processes import context
 from feddecorr.sweeps.work import Ended, Failed, Order, Passed, Pause, work
 
@@ -21,9 +22,9 @@ class RunWorker:
         lifeline.close()
         self.memory = 0
 
-    def order(self, experiment: Experiment, path: Path) -> None:
+    def order(self, experiment: Experiment, options: RunOptions, path: Path) -> None:
         """Let it do a run."""
-        self.connection.send(Order(experiment, path))
+        self.connection.send(Order(experiment, options, path))
 
     def pause(self) -> None:
         """Let it stop after the round that it is in."""

@@ -1,6 +1,11 @@
-"""Experiment trackers: thin readers of a run's records, while it goes on or afterwards."""
+"""Experiment trackers by name; your own joins as `trackers=my_module:MyTracker`."""
 
-from typing import Literal
+from feddecorr.core.registry import Registry
+from feddecorr.trackers.mlflow import MLflow
+from feddecorr.trackers.tensorboard import TensorBoard
+from feddecorr.trackers.tracker import Tracker, TrackerEntry, TrackerLog
+from feddecorr.trackers.wandb import WeightsAndBiases
 
-TrackerName = Literal["tensorboard", "wandb", "mlflow"]
-"""Those that there are; `follower.py` says where each is found."""
+TRACKERS = Registry("tracker", Tracker, {"tensorboard": TensorBoard, "wandb": WeightsAndBiases, "mlflow": MLflow})
+
+__all__ = ["TRACKERS", "Tracker", "TrackerEntry", "TrackerLog"]

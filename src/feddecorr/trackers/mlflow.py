@@ -9,55 +9,60 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mlflow.entities import Metric, Param
-from mlflow.tracking import MlflowClient
-
 from feddecorr.core.paths import InnerPath
 from feddecorr.errors import UserError
-from feddecorr.runs.tracker import Entry, Tracker
+from feddecorr.trackers.tracker import Tracker, TrackerEntry, TrackerLog
 
 EXPERIMENT = "feddecorr"
 MOST_METRICS, MOST_SETTINGS = 1000, 100
-"""So many go into one message."""
+"""The most that go into one message."""
 
 JOURNAL_END = bytes.fromhex("d9d505f920a163d7")
 """How a journal of SQLite ends that names another file, which SQLite then removes; ours never do."""
 
 
 class MLflow(Tracker):
-    """Metrics by step, settings as parameters, spectra as files: MLflow has no histograms."""
+    """MLflow: metrics by step, settings as parameters, spectra as files."""
 
-    def __init__(self, folder: Path, *, name: str, digest: str, number: int) -> None:  # noqa: ARG002 - known by its id
+    def open(self, folder: Path, *, name: str, digest: str, number: int) -> TrackerLog:  # noqa: ARG002 - known by its id
+        """Find the run in the database, or create it."""
+        from mlflow.tracking import MlflowClient  # noqa: PLC0415 - an extra
+
         server = os.environ.get("MLFLOW_TRACKING_URI")
-        self._files = None if server else (folder.resolve() / "artifacts").as_uri()
+        files = None if server else (folder.resolve() / "artifacts").as_uri()
         if not server:
             _refuse_journal(folder / "mlflow.db-journal")
-        self._client = MlflowClient(server or f"sqlite:///{folder.resolve() / 'mlflow.db'}")
+        client = MlflowClient(server or f"sqlite:///{folder.resolve() / 'mlflow.db'}")
         known = InnerPath(folder) / "run_id"
         if not known.exists():
-            run = self._client.create_run(self._experiment(), run_name=name, tags={"digest": digest})
+            run = client.create_run(_experiment(client, files), run_name=name, tags={"digest": digest})
             known.write(run.info.run_id.encode())
-        self._id = known.read().decode()
-        files = str(self._client.get_run(self._id).info.artifact_uri)
-        if self._files and files != f"{self._files}/{self._id}/artifacts":
+        run_id = known.read().decode()
+        place = str(client.get_run(run_id).info.artifact_uri)
+        if files and place != f"{files}/{run_id}/artifacts":
             raise UserError(
-                f"{folder} would write its files to {files}, which lies outside of it: remove {folder}, and MLflow is "
-                "told everything again"
+                f"{folder} would write its files to {place}, which lies outside of it: remove {folder}, and MLflow "
+                "receives everything again"
             )
+        return _Logged(client, run_id)
 
-    def _experiment(self) -> str:
-        if found := self._client.get_experiment_by_name(EXPERIMENT):
-            return str(found.experiment_id)
-        return str(self._client.create_experiment(EXPERIMENT, artifact_location=self._files))
+
+class _Logged(TrackerLog):
+    def __init__(self, client: Any, run_id: str) -> None:
+        self._client, self._id = client, run_id
 
     def settings(self, flat: Mapping[str, Any]) -> None:
-        """Note them as parameters."""
+        """Log them as parameters."""
+        from mlflow.entities import Param  # noqa: PLC0415 - an extra
+
         params = [Param(key, str(value)) for key, value in flat.items()]
         for start in range(0, len(params), MOST_SETTINGS):
             self._client.log_batch(self._id, params=params[start : start + MOST_SETTINGS])
 
-    def entry(self, entry: Entry) -> None:
-        """Note a round as a step, and its spectra as a file."""
+    def entry(self, entry: TrackerEntry) -> None:
+        """Log a round as a step, and its spectra as a file: MLflow has no histograms."""
+        from mlflow.entities import Metric  # noqa: PLC0415 - an extra
+
         now = int(time.time() * 1000)
         metrics = [Metric(name, value, now, entry.round) for name, value in entry.scalars.items()]
         for start in range(0, len(metrics), MOST_METRICS):
@@ -66,13 +71,19 @@ class MLflow(Tracker):
             self._client.log_text(self._id, json.dumps(entry.spectra), f"spectra/{entry.round}.json")
 
     def artifacts(self, files: Sequence[Path]) -> None:
-        """Keep copies, and call the run finished."""
+        """Keep copies, and mark the run as finished."""
         for file in files:
             self._client.log_artifact(self._id, str(file))
         self._client.set_terminated(self._id)
 
     def close(self) -> None:
         """Do nothing: all is written already."""
+
+
+def _experiment(client: Any, files: str | None) -> str:
+    if found := client.get_experiment_by_name(EXPERIMENT):
+        return str(found.experiment_id)
+    return str(client.create_experiment(EXPERIMENT, artifact_location=files))
 
 
 def _refuse_journal(file: Path) -> None:

@@ -7,22 +7,23 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import wandb
-
 from feddecorr.errors import UserError
-from feddecorr.runs.tracker import Entry, Tracker
+from feddecorr.trackers.tracker import Tracker, TrackerEntry, TrackerLog
 
 
 class WeightsAndBiases(Tracker):
-    """Offline, unless WANDB_MODE says otherwise; several parts of an interrupted run have one id."""
+    """Weights & Biases: offline, unless WANDB_MODE says otherwise."""
 
     past = "*run-*"
 
-    def __init__(self, folder: Path, *, name: str, digest: str, number: int) -> None:
+    def open(self, folder: Path, *, name: str, digest: str, number: int) -> TrackerLog:
+        """Begin a part of the run; several parts of an interrupted run have one id."""
+        import wandb  # noqa: PLC0415 - an extra
+
         if (settings := folder / "wandb" / "settings").exists():
             raise UserError(f"{settings} could send the run elsewhere: remove it, and set what you want by variables")
         mode = os.environ.get("WANDB_MODE", "offline")
-        self._run = wandb.init(
+        run = wandb.init(
             project=os.environ.get("WANDB_PROJECT", "feddecorr"),
             dir=folder,
             name=name,
@@ -31,19 +32,25 @@ class WeightsAndBiases(Tracker):
             mode=mode,  # type: ignore[arg-type]  # what the user's environment says
             settings=wandb.Settings(silent=True, console="off", save_code=False, disable_git=True),
         )
+        return _Part(wandb, run)
+
+
+class _Part(TrackerLog):
+    def __init__(self, library: Any, run: Any) -> None:
+        self._library, self._run = library, run
 
     def settings(self, flat: Mapping[str, Any]) -> None:
-        """Note them as the run's config."""
-        self._run.config.update(dict(flat))  # type: ignore[no-untyped-call]  # it has no types
+        """Log them as the run's config."""
+        self._run.config.update(dict(flat))
 
-    def entry(self, entry: Entry) -> None:
-        """Note a round as a step."""
-        spectra = {name: wandb.Histogram(list(values)) for name, values in entry.spectra.items()}
+    def entry(self, entry: TrackerEntry) -> None:
+        """Log a round as a step."""
+        spectra = {name: self._library.Histogram(list(values)) for name, values in entry.spectra.items()}
         self._run.log({"round": entry.round, **entry.scalars, **spectra}, step=entry.round)
 
     def artifacts(self, files: Sequence[Path]) -> None:
         """Keep them as one artifact."""
-        artifact = wandb.Artifact(f"run-{self._run.id}", type="run")
+        artifact = self._library.Artifact(f"run-{self._run.id}", type="run")
         for file in files:
             artifact.add_file(str(file))
         self._run.log_artifact(artifact)

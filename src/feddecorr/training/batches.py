@@ -76,8 +76,7 @@ class Visits:
 
     def _batches(self, epoch: int) -> Iterator[Batch]:
         images, order, sizes = self.shard.images, self.order(epoch), self.sizes[epoch]
-        experiment = self._task.experiment
-        device, changes = experiment.training.device, experiment.data.augment
+        device, changes = self._task.device, self._task.experiment.data.augment
         chance = self.chance(epoch) if changes else None
         for several in _portions(sizes, 1 if changes else _batches_at_once(images, sizes)):
             taken, order = order[: sum(several)], order[sum(several) :]

@@ -39,6 +39,7 @@ class ClientRound:
 
     def __init__(self, task: Task, model: nn.Module, broadcast: Broadcast, shard: Shard, memory: State) -> None:
         self._experiment = task.experiment
+        self._records_epochs = task.evaluation.epochs
         self.method = task.experiment.method
         self.client = shard.client
         self.visits = Visits(task, broadcast.round, shard)
@@ -87,7 +88,7 @@ class ClientRound:
             buffers=trained.buffers,
             extra=extra,
             metrics=tally.means(place, sum(lengths)),
-            epochs=tally.epochs(place, lengths) if self._experiment.evaluation.epochs else {},
+            epochs=tally.epochs(place, lengths) if self._records_epochs else {},
         )
         for transform in self._experiment.transforms.values():
             update = transform.send(update, self.context.broadcast)

@@ -7,26 +7,24 @@ reference models of its own) runs it the same way. Parameters and buffers keep t
 from __future__ import annotations
 
 from threading import get_ident
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from feddecorr.config.training import Training
 from feddecorr.errors import UserError
-
-if TYPE_CHECKING:
-    from feddecorr.config.training import Training
 
 MEMORY_FORMATS = {"channels_last": torch.channels_last, "contiguous": torch.contiguous_format}
 
 
-def prepare(model: nn.Module, training: Training) -> nn.Module:
-    """Make the network run as the experiment says."""
+def prepare(model: nn.Module, training: Training, device: str) -> nn.Module:
+    """Make the network run there, as the experiment says."""
     try:
-        placed: Any = model.to(training.device)
+        placed: Any = model.to(device)
     except (RuntimeError, AssertionError) as error:  # of a word that is not a device, and of one that is not there
         reason = (str(error) or type(error).__name__).splitlines()[0]
-        raise UserError(f"training.device={training.device} cannot be used here: {reason}") from error
+        raise UserError(f"device={device} cannot be used here: {reason}") from error
     model = placed.to(memory_format=MEMORY_FORMATS[training.memory_format])
     if training.memory_format == "contiguous":
         model.register_forward_pre_hook(lambda _model, inputs: (inputs[0].contiguous(),))

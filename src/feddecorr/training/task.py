@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from pydantic import PositiveFloat, PositiveInt
 from torch import Tensor, nn
 
 from feddecorr.collapse.representation import capture_representations
+from feddecorr.config.experiment import Experiment
+from feddecorr.config.training import Evaluation
 from feddecorr.core.randomness import seeded
 from feddecorr.core.registry import Config
 from feddecorr.core.trust import Trust
@@ -20,19 +22,21 @@ from feddecorr.errors import UserError
 from feddecorr.training.batched.grouping import Together, choose
 from feddecorr.training.placement import prepare
 
-if TYPE_CHECKING:
-    from feddecorr.config.experiment import Experiment
-
 
 @dataclass(frozen=True)
 class Task:
-    """What everyone knows: the experiment, what images look like, and the constants that standardize them."""
+    """What everyone knows: the experiment, what images look like, and the constants that standardize them.
+
+    Of the run options, clients need to know the device and what is to be found out about them.
+    """
 
     experiment: Experiment
     shape: tuple[int, int, int]
     classes: tuple[str, ...]
     mean: tuple[float, ...]
     std: tuple[float, ...]
+    device: str = "cpu"
+    evaluation: Evaluation = field(default_factory=Evaluation)
 
     def __post_init__(self) -> None:
         """Refuse what cannot be learned; a single client may well hold a single class."""
@@ -47,14 +51,21 @@ class Task:
     @cached_property
     def together(self) -> Together:
         """How many clients train side by side; an experiment that asks for what cannot be is refused."""
-        return choose(self.experiment, self.shape, self.build_model)
+        return choose(self.experiment, self.shape, self.build_model, evaluation=self.evaluation)
+
+    def choose_batching(self) -> tuple[Task, str]:
+        """Return the task with as many clients side by side as pay off, and the reason where none do."""
+        found = choose(self.experiment, self.shape, self.build_model, evaluation=self.evaluation, auto=True)
+        update = {"clients_per_batch": found.clients, "pre_aggregate": found.merge and found.clients > 1}
+        training = self.experiment.training.model_copy(update=update)
+        return replace(self, experiment=self.experiment.model_copy(update={"training": training})), found.because
 
     @cached_property
     def width(self) -> int:
         """The number of features in a representation."""
         model = self.build_model().eval()
         with torch.no_grad(), capture_representations(model) as seen:
-            model(self.normalize(torch.zeros(1, *self.shape[1:], self.shape[0]).to(self.experiment.training.device)))
+            model(self.normalize(torch.zeros(1, *self.shape[1:], self.shape[0]).to(self.device)))
         return seen.z.shape[1]
 
     def groups(self, clients: Sequence[int]) -> list[Sequence[int]]:
@@ -66,12 +77,11 @@ class Task:
         """Return the network, ready to run, always with the same first weights."""
         with seeded(self.experiment.seed, "model"):
             model = self.experiment.model.build(self.shape, len(self.classes))
-        return prepare(model, self.experiment.training)
+        return prepare(model, self.experiment.training, self.device)
 
     def inputs(self, images: Images) -> tuple[Tensor, Tensor]:
         """Return the images as the network takes them, and their labels."""
-        device = self.experiment.training.device
-        return self.normalize(images.pixels.to(device)), images.labels.to(device)
+        return self.normalize(images.pixels.to(self.device)), images.labels.to(self.device)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the task, ready for JSON; `from_dict` of the class takes it back."""
@@ -81,13 +91,13 @@ class Task:
             "classes": list(self.classes),
             "mean": list(self.mean),
             "std": list(self.std),
+            "device": self.device,
+            "evaluation": self.evaluation.to_dict(),
         }
 
     @classmethod
     def from_dict(cls, document: dict[str, Any], *, trust: bool = False) -> Task:
         """Return the task that `to_dict` wrote down; who trusts its sender lets it name code that is not ours."""
-        from feddecorr.config.experiment import Experiment  # noqa: PLC0415 - experiments hold engines, which hold tasks
-
         stated = _Stated.parse(document)
         return cls(
             Experiment.parse(stated.experiment, Trust(files=trust)),
@@ -95,6 +105,8 @@ class Task:
             stated.classes,
             stated.mean,
             stated.std,
+            stated.device,
+            stated.evaluation,
         )
 
 
@@ -106,3 +118,5 @@ class _Stated(Config):
     classes: tuple[str, ...]
     mean: tuple[float, ...]
     std: tuple[PositiveFloat, ...]
+    device: str
+    evaluation: Evaluation

@@ -65,8 +65,8 @@ def by_examples(updates: list[Update], values: list[float]) -> float:
 @pytest.mark.parametrize("name", [name for name, kind in METHODS.table.items() if not kind.needs_each()])
 def test_methods_that_need_the_mean_alone_do_the_same_with_it(name: str) -> None:
     words = [*MLP, "training.lr=0.001", f"method={name}", "training.clients_per_batch=auto"]
-    *_, apart = run(small(*words))
-    *_, merged = run(small(*words, "training.pre_aggregate=true"))
+    *_, apart = run(*small(*words))
+    *_, merged = run(*small(*words, "training.pre_aggregate=true"))
     assert largest_gap(apart.state, merged.state) < 1e-4
     assert merged.terms == pytest.approx(apart.terms, rel=1e-4)
 
@@ -79,8 +79,8 @@ def test_most_methods_need_the_mean_alone_and_those_with_a_memory_do_not() -> No
 
 def test_one_who_diverges_is_missed_by_name_and_the_others_count() -> None:
     words = [*MLP, "method=outside:Exploding", "missing=continue", "rounds=2"]
-    *_, apart = run(small(*words, SIDE_BY_SIDE))
-    *_, merged = run(small(*words, *MERGED.split()))
+    *_, apart = run(*small(*words, SIDE_BY_SIDE))
+    *_, merged = run(*small(*words, *MERGED.split()))
     assert not Exploding.needs_each()
     assert list(merged.missing) == [1]
     assert "became" in merged.missing[1]
@@ -102,13 +102,13 @@ def test_one_who_diverges_is_missed_by_name_and_the_others_count() -> None:
 )
 def test_whoever_needs_each_client_refuses_a_mean_by_name(words: str, reason: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=rf"training.pre_aggregate=true cannot be: .*{reason}"):
-        next(run(small(*MLP, *MERGED.split(), *words.split()), tmp_path / "run"))
+        next(run(*small(*MLP, *MERGED.split(), *words.split()), tmp_path / "run"))
     assert not (tmp_path / "run").exists()
 
 
 def test_clients_of_a_merged_round_can_still_be_looked_at(tmp_path: Path) -> None:
     """Each is trained again by itself; the average of all is the global model, but for rounding."""
-    *_, last = run(small(*MLP, *MERGED.split()), tmp_path / "run")
+    *_, last = run(*small(*MLP, *MERGED.split()), tmp_path / "run")
     directory = RunDirectory.open(tmp_path / "run")
     found = examine(directory, Wanted(local=True, averaging=True), "run", lambda _: None)
     assert [each.client for each in found.diagnoses] == [None, 0, 1, 2, 3]

@@ -37,7 +37,7 @@ class Run:
     @cached_property
     def settings(self) -> dict[str, Any]:
         """All settings with dotted keys."""
-        return flatten(self.summary.experiment)
+        return flatten(self.summary.settings)
 
     @property
     def seed(self) -> int:

@@ -11,11 +11,12 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, PositiveInt, ValidationError, field_validator
 
-from feddecorr.config.experiment import Experiment
+from feddecorr.config.settings import to_settings
 from feddecorr.errors import UserError, nearest
 from feddecorr.paper.studies import STUDIES
 from feddecorr.results.conditions import Condition, by_name
-from feddecorr.results.contexts import Context, settings_context
+from feddecorr.results.contexts import Context, experiment_context
+from feddecorr.results.study import Arm
 
 PLAN = "plan.toml"
 """The name of the file, next to the records."""
@@ -32,12 +33,12 @@ class Question(BaseModel):
     declared: date
     where: str = ""
 
-    def experiments(self) -> Iterable[Experiment]:
-        """Yield the experiments of its first seed."""
+    def arms(self) -> Iterable[Arm]:
+        """Yield the runs of its first seed."""
         wanted = Condition(self.where) if self.where else None
         for arm in STUDIES[self.study].arms(self.scale, 1):
-            if wanted is None or wanted.holds(by_name(arm.experiment.to_dict())):
-                yield arm.experiment
+            if wanted is None or wanted.holds(by_name(to_settings(arm.experiment, arm.options))):
+                yield arm
 
     @field_validator("study")
     @classmethod
@@ -59,8 +60,8 @@ class Plan:
         """How many seeds each setting has: the most that a question gives it."""
         found: dict[Context, int] = {}
         for question in self.questions:
-            for experiment in question.experiments():
-                key = settings_context(experiment.to_dict())
+            for arm in question.arms():
+                key = experiment_context(arm.experiment.content(), arm.options.rounds)
                 found[key] = max(found.get(key, 0), question.seeds)
         return found
 

@@ -45,7 +45,7 @@ class StackedBatches:
 
     def __init__(self, task: Task, visits: Sequence[Visits]) -> None:
         self._task, self._visits = task, visits
-        self._device = task.experiment.training.device
+        self._device = task.device
         self._pixels = torch.cat([each.shard.images.pixels for each in visits])
         self.counts = [len(each.shard) for each in visits]
         self._starts = torch.tensor([0, *accumulate(self.counts[:-1])])

@@ -5,18 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from torch import nn
 
+from feddecorr.config.experiment import Experiment
+from feddecorr.config.training import Evaluation
 from feddecorr.errors import UserError
 from feddecorr.methods.method import Method
 from feddecorr.models.model import Shape
 from feddecorr.training.batched.linear import linear_chain
 from feddecorr.training.batched.trial import multiplications, obstacle
-
-if TYPE_CHECKING:
-    from feddecorr.config.experiment import Experiment
 
 LARGEST = 32
 """Clients in a group under `auto`: more bring little, and fewer groups could be run at once."""
@@ -47,25 +45,32 @@ class Together:
     merge: bool = False
 
 
-def choose(experiment: Experiment, shape: Shape, build_model: Callable[[], nn.Module]) -> Together:
-    """Return what the experiment asks for on images of that shape, or refuse what cannot be."""
+def choose(
+    experiment: Experiment,
+    shape: Shape,
+    build_model: Callable[[], nn.Module],
+    *,
+    evaluation: Evaluation,
+    auto: bool = False,
+) -> Together:
+    """Return what the experiment asks for on images of that shape, or refuse what cannot be; or choose, with `auto`."""
     wanted, merge = experiment.training.clients_per_batch, experiment.training.pre_aggregate
-    if merge and (looks := _who_looks(experiment)):
+    if merge and (looks := _who_looks(experiment, evaluation, auto=auto)):
         raise UserError(f"training.pre_aggregate=true cannot be: {looks}")
-    if wanted == 1:
+    if wanted == 1 and not auto:
         return Together(1)
     because = _obstacle(experiment)
     model = build_model()
-    if wanted == "auto":
+    if auto:
         because = because or _too_large(experiment, model, shape)
     because = because or obstacle(model, shape)
-    if because and wanted != "auto":
+    if because and not auto:
         raise UserError(
             f"training.clients_per_batch={wanted} cannot be: {because}; training.clients_per_batch=1 is always possible"
         )
     if because:
         return Together(1, because)
-    return Together(_even(experiment.cohort) if wanted == "auto" else wanted, merge=merge)
+    return Together(_even(experiment.cohort) if auto else wanted, merge=merge)
 
 
 def _obstacle(experiment: Experiment) -> str:
@@ -76,9 +81,9 @@ def _obstacle(experiment: Experiment) -> str:
     return ""
 
 
-def _who_looks(experiment: Experiment) -> str:
+def _who_looks(experiment: Experiment, evaluation: Evaluation, *, auto: bool) -> str:
     """Return who needs the update of each client by itself; nobody where their mean will do."""
-    if experiment.training.clients_per_batch == 1:
+    if experiment.training.clients_per_batch == 1 and not auto:
         return "clients that train one by one have no mean of their own; say training.clients_per_batch=auto"
     if experiment.method.needs_each():
         return f"{type(experiment.method).__name__} needs more of its clients than the mean of their weights"
@@ -86,7 +91,7 @@ def _who_looks(experiment: Experiment) -> str:
         return f"transforms={','.join(experiment.transforms)} is for the update of each client"
     if experiment.batchnorm == "local":
         return "with batchnorm=local each client keeps statistics of its own"
-    if experiment.evaluation.clients or experiment.evaluation.epochs:
+    if evaluation.clients or evaluation.epochs:
         return "evaluation.clients and evaluation.epochs are about each client"
     return ""
 

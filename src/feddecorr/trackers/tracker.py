@@ -1,0 +1,54 @@
+"""What a tracker is, and what it receives of a run, in words that all of them share."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from feddecorr.core.registry import Config
+
+
+@dataclass(frozen=True)
+class TrackerEntry:
+    """A round as a tracker receives it: numbers by name, and spectra."""
+
+    round: int
+    scalars: dict[str, float]
+    spectra: dict[str, Sequence[float]]
+
+
+class TrackerLog(ABC):
+    """Writes what it receives to where the tracker's own tools find it."""
+
+    @abstractmethod
+    def settings(self, flat: Mapping[str, Any]) -> None:
+        """Log the settings, by dotted names; called once, before the first round."""
+
+    @abstractmethod
+    def entry(self, entry: TrackerEntry) -> None:
+        """Log a round."""
+
+    @abstractmethod
+    def artifacts(self, files: Sequence[Path]) -> None:
+        """Keep files of the run; called once, when all rounds are done."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Write down everything."""
+
+
+class Tracker(Config):
+    """An experiment tracker, chosen by `trackers=NAME`; its library is loaded when a run opens it."""
+
+    past: ClassVar[str] = ""
+    """How folders are called into which it never writes again; what is in them, links to its own logs too, is done."""
+
+    def open(self, folder: Path, *, name: str, digest: str, number: int) -> TrackerLog:
+        """Open the log of a run in that folder, unless the tracker's own settings say otherwise.
+
+        It is opened again whenever a run continues; `number` is the last round that it received before.
+        """
+        raise NotImplementedError
