@@ -29,6 +29,7 @@ import psutil
 from benchmarks.recording import write_record
 from feddecorr.config.experiment import Experiment
 from feddecorr.config.overrides import read_overrides
+from feddecorr.config.settings import parse_settings
 from feddecorr.engines.allocator import keep_freed_memory
 from feddecorr.engines.pool import Pool
 from feddecorr.engines.processes import context
@@ -47,7 +48,7 @@ LIMITS = {"overhead": 0.02, "busy": 0.9, "time left": 0.3}
 
 def experiments(count: int, words: Sequence[str]) -> list[Experiment]:
     """Return equal runs: they differ in their seeds."""
-    return [Experiment.parse(read_overrides([*WORDS, *words, f"seed={seed}"])) for seed in range(count)]
+    return [parse_settings(read_overrides([*WORDS, *words, f"seed={seed}"])) for seed in range(count)]
 
 
 def by_themselves(given: Sequence[Experiment]) -> float:
@@ -65,7 +66,7 @@ def _one_after_another(connection: Connection, given: Sequence[Experiment]) -> N
     with tempfile.TemporaryDirectory() as folder:
         started = time.monotonic()
         for number, experiment in enumerate(given):
-            for _ in run(experiment, Path(folder) / str(number)):
+            for _ in run(*experiment, Path(folder) / str(number)):
                 pass
         connection.send(time.monotonic() - started)
 
@@ -82,7 +83,7 @@ def by_the_runner(given: Sequence[Experiment], cores: int) -> dict[str, Any]:
     before = processor_time()
     with tempfile.TemporaryDirectory() as folder:
         started = time.monotonic()
-        failures = run_all([Arm({}, each) for each in given], Path(folder), jobs=cores, tell=tell)
+        failures = run_all([Arm({}, *each) for each in given], Path(folder), jobs=cores, tell=tell)
         ended = time.monotonic()
     assert not failures, failures
     left = [(ended - now, status.left) for now, status in told if status.done and status.left is not None]

@@ -45,6 +45,7 @@ from benchmarks.torture.mutations import JSON, change_bytes, change_json, change
 from benchmarks.torture.small_runs import small_experiment
 from feddecorr.collapse.statistics import Moments
 from feddecorr.config.experiment import Experiment
+from feddecorr.config.options import RunOptions
 from feddecorr.core.checks import LONGEST_TEXT
 from feddecorr.core.client_memory import Memories
 from feddecorr.core.evidence import Evidence
@@ -234,9 +235,9 @@ def torture_flower(count: int, chance: random.Random, folder: Path) -> dict[str,
         vars(module)["PAUSE"] = 0.0
     words = ["engine=flower", "engine.wait=5"]
 
-    def connect(experiment: Experiment, out: Path) -> tuple[HostileGrid, Connection]:
+    def connect(experiment: Experiment, options: RunOptions, out: Path) -> tuple[HostileGrid, Connection]:
         grid = HostileGrid(_simulation(), chance)
-        return grid, deployment.Deployment(grid, experiment, out, test=None, say=_say)
+        return grid, deployment.Deployment(grid, experiment, options, out, test=None, say=_say)
 
     return _torture_runs(count, folder, connect, words)
 
@@ -251,12 +252,12 @@ def _torture_runs(
 ) -> dict[str, Any]:
     sent, number, wrong, refused = 0, 0, list[str](), Counter[str]()
     while sent < count:
-        experiment = small_experiment(*WORDS, *SERVERS[number % len(SERVERS)], *words)
+        settings = small_experiment(*WORDS, *SERVERS[number % len(SERVERS)], *words)
         out = folder / str(number)
         number += 1
-        source, connection = connect(experiment, out)
+        source, connection = connect(*settings, out)
         try:
-            for _ in run(experiment, out, through=connection):
+            for _ in run(*settings, out, through=connection):
                 pass
         except BaseException as error:  # that is what is looked for
             if isinstance(error, KeyboardInterrupt):

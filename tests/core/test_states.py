@@ -8,6 +8,7 @@ from safetensors.torch import save_file
 from small import result, small
 from torch import nn
 
+from feddecorr.config.options import RunOptions
 from feddecorr.core.states import load_into, misfits, not_finite
 from feddecorr.errors import UserError
 from feddecorr.methods import METHODS
@@ -63,9 +64,9 @@ def test_every_method_takes_networks_with_frozen_layers_and_tied_weights(
 ) -> None:
     """Frozen layers stay as they were, runs can be interrupted, and engines agree."""
     words = [f"method={name}", f"model={model}", "rounds=2", "regularizers=feddecorr"]
-    experiment, options = small(*words).experiment.model_copy(update={"clients": 4})
+    experiment, options = small(*words, "clients=4")
     expected = result(run(experiment, options))
-    begun = result(run(experiment.model_copy(update={"rounds": 1}), f"{tmp_path}/run"))
+    begun = result(run(experiment, RunOptions(rounds=1, evaluation=options.evaluation), f"{tmp_path}/run"))
     pool, pool_options = small(*words, "engine=pool", "engine.workers=2")
     assert begun + result(resume(f"{tmp_path}/run", pool, pool_options)) == expected
     if model == "outside:frozen":

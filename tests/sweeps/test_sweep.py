@@ -123,7 +123,7 @@ def test_the_table_has_mean_and_deviation_over_the_seeds_and_shows_what_is_missi
     def summary(accuracy: float) -> Summary:
         model = {"accuracy": accuracy, "effective_rank": 100 * accuracy}
         settings = {"training": {"schedule": {"name": "constant"}}}
-        return Summary("", settings, "", {}, [{"round": 1, "model": model}], None, {}, {})
+        return Summary("", settings, {}, "", {}, [{"round": 1, "model": model}], None, {}, {})
 
     results = [
         Result({"clients": 2, "seed": 0}, summary(0.1)),
