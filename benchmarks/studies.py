@@ -46,12 +46,12 @@ WORDS = [
 LIMITS = {"overhead": 0.02, "busy": 0.9, "time left": 0.3}
 
 
-def experiments(count: int, words: Sequence[str]) -> list[Experiment]:
+def experiments(count: int, words: Sequence[str]) -> list[tuple[Experiment, RunOptions]]:
     """Return equal runs: they differ in their seeds."""
     return [parse_settings(read_overrides([*WORDS, *words, f"seed={seed}"])) for seed in range(count)]
 
 
-def by_themselves(given: Sequence[Experiment]) -> float:
+def by_themselves(given: Sequence[tuple[Experiment, RunOptions]]) -> float:
     """Return the seconds of runs one after another in a process of their own, without its start."""
     ours, theirs = context().Pipe()
     process = context().Process(target=_one_after_another, args=(theirs, given))
@@ -61,7 +61,7 @@ def by_themselves(given: Sequence[Experiment]) -> float:
     return seconds
 
 
-def _one_after_another(connection: Connection, given: Sequence[Experiment]) -> None:
+def _one_after_another(connection: Connection, given: Sequence[tuple[Experiment, RunOptions]]) -> None:
     keep_freed_memory()
     with tempfile.TemporaryDirectory() as folder:
         started = time.monotonic()
@@ -71,7 +71,7 @@ def _one_after_another(connection: Connection, given: Sequence[Experiment]) -> N
         connection.send(time.monotonic() - started)
 
 
-def by_the_runner(given: Sequence[Experiment], cores: int) -> dict[str, Any]:
+def by_the_runner(given: Sequence[tuple[Experiment, RunOptions]], cores: int) -> dict[str, Any]:
     """Return the seconds of the runner, the processor time of its processes, and what it told of the time left."""
     told: list[tuple[float, Status]] = []
     used: list[float] = []
@@ -107,7 +107,7 @@ def processor_time() -> float:
     return total
 
 
-def one_turn(given: Sequence[Experiment]) -> dict[str, float]:
+def one_turn(given: Sequence[tuple[Experiment, RunOptions]]) -> dict[str, float]:
     """Measure everything once."""
     few = given[: 2 * CORES]
     pooled = [each.model_copy(update={"engine": Pool(workers=CORES)}) for each in few]

@@ -314,7 +314,7 @@ def torture_introductions(count: int, chance: random.Random, folder: Path) -> di
 
 @cache
 def _simulation() -> Simulation:
-    return Simulation(small_experiment(*WORDS))
+    return Simulation(small_experiment(*WORDS)[0])
 
 
 def _told(number: int, error: BaseException) -> str:

@@ -25,7 +25,7 @@ from benchmarks.torture.small_runs import WORDS, small_experiment
 from feddecorr.cli.choosing import choose_runs
 from feddecorr.collapse.statistics import Statistics
 from feddecorr.config.overrides import read_overrides
-from feddecorr.config.settings import parse_settings
+from feddecorr.config.settings import parse_settings, to_settings
 from feddecorr.core.evidence import Evidence
 from feddecorr.core.messages import Broadcast, Update
 from feddecorr.core.trust import STRANGER
@@ -74,7 +74,7 @@ def _file(function: Callable[[Path], object]) -> Callable[[Path, str, bytes], ob
 
 
 def _settings(_: Path) -> Reader:
-    document = small_experiment("regularizers=feddecorr", "transforms=clip").to_dict()
+    document = to_settings(*small_experiment("regularizers=feddecorr", "transforms=clip"))
     toml = 'rounds = 3\nmodel = "mlp"\n[training]\nlr = 0.1\n[partition]\nname = "dirichlet"\nalpha = 0.5\n'
     whole = {"experiment.json": json.dumps(document).encode(), "experiment.toml": toml.encode()}
     return Reader(whole, _file(lambda path: parse_settings(read_overrides([str(path)]), STRANGER)))
@@ -258,7 +258,7 @@ def _messages(_: Path) -> Reader:
     state = {"w": torch.ones(2, 3)}
     update = Update(1, 2, 3, 0.5, state, {}, {}, {"cross_entropy": 1.0}, {"cross_entropy": [1.0, 0.5]})
     kinds: dict[str, Broadcast | Update] = {"broadcast": Broadcast(1, state, {}, {}), "update": update}
-    task = json.dumps(Simulation(small_experiment()).task.to_dict()).encode()
+    task = json.dumps(Simulation(small_experiment()[0]).task.to_dict()).encode()
 
     def read(_: Path, name: str, content: bytes) -> object:
         if name == "task":

@@ -49,8 +49,8 @@ def test_too_little_shared_memory_is_counted(size: int, monkeypatch: pytest.Monk
 
 def test_other_shortages_say_what_helps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.Tensor, "share_memory_", refuse(errno.EMFILE))
+    simulation = simulate()
     with pytest.raises(RunError, match=r"ulimit -n"):
-        simulation = simulate()
         Pool().open(simulation.task, simulation.shards, Memories(Path())).__enter__()
 
 

@@ -59,9 +59,7 @@ class Without:
 def expected(missing: dict[int, list[int]], rounds: int) -> list[Record]:
     """Return what the serial engine makes of it."""
     experiment, options = small(*WORDS, f"rounds={rounds}")
-    simulation = Without(experiment)
-    simulation.missing = missing
-    return list(run(experiment, options, through=simulation))
+    return list(run(experiment, options, through=Without(Simulation(experiment), missing)))
 
 
 def compared(record: Record) -> dict[str, object]:

@@ -271,10 +271,7 @@ def test_all_runs_of_the_study_that_answers_a_claim_are_one_setting(number: str,
     """Though rounds, and those over which the learning rate falls, go with clients and local epochs."""
     _, study, trials = MEASURED[number]
     arms = STUDIES[study].arms(scale, seeds=3)
-    made = [
-        Summary.from_dict({**summary((arm.experiment, arm.options)).to_dict(), "spectrum": spectrum(arm)})
-        for arm in arms
-    ]
+    made = [Summary.from_dict({**summary(arm).to_dict(), "spectrum": spectrum(arm)}) for arm in arms]
     (trial,) = trials(runs_of(made))
     assert len(trial.runs) == len(arms)
     assert all(len(part.sample) == 3 for part in trial.parts)
