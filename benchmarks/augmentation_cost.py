@@ -44,7 +44,7 @@ def steps(repeats: int, size: int) -> Seconds:
     """Time training steps, each contestant in turn."""
     torch.manual_seed(0)
     dataset = Synthetic(size=size).load()
-    model = prepare(ResNet20().build((3, size, size), 10), Training())
+    model = prepare(ResNet20().build((3, size, size), 10), Training(), "cpu")
     parameters = list(model.parameters())
     optimizer = FusedSGD(parameters, lr=1e-3, momentum=0.9, weight_decay=1e-5)
     chance = torch.Generator().manual_seed(0)

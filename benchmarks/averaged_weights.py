@@ -18,8 +18,8 @@ from pathlib import Path
 
 from benchmarks.methods_accuracy import accuracy
 from benchmarks.recording import write_record
-from feddecorr.config.experiment import Experiment
 from feddecorr.config.overrides import read_overrides
+from feddecorr.config.settings import parse_settings
 from feddecorr.core.states import Mean, State
 from feddecorr.paper.scales import find_scale
 from feddecorr.results.sample import Sample
@@ -37,9 +37,9 @@ def measure(schedule: str, arm: str, seed: int) -> dict[str, float]:
     scale = find_scale("many")
     words = f"{scale.every} {scale.data['cifar10']} partition.alpha=0.1 regularizers={arm} seed={seed}".split()
     words += ["evaluation.every=1000", *(["training.schedule=constant"] if schedule == "constant" else [])]
-    experiment = Experiment.parse(read_overrides(words))
+    experiment, options = parse_settings(read_overrides(words))
     simulation = Simulation(experiment)
-    states: deque[State] = deque((record.state for record in run(experiment, through=simulation)), LAST)
+    states: deque[State] = deque((record.state for record in run(experiment, options, through=simulation)), LAST)
     average = Mean()
     for state in states:
         average.add(state, 1)

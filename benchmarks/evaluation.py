@@ -23,8 +23,8 @@ import torch
 
 from benchmarks.recording import write_record
 from benchmarks.turns import Contestant, contest, take_part
-from feddecorr.config.experiment import Experiment
 from feddecorr.config.overrides import read_overrides
+from feddecorr.config.settings import parse_settings
 from feddecorr.engines.allocator import keep_freed_memory
 from feddecorr.runs.eval_schedule import rhythm
 from feddecorr.runs.pipeline import run
@@ -47,7 +47,7 @@ NEVER = 10**6
 
 def train(words: list[str]) -> Iterator[int]:
     """Run the experiment; yield the number of its rounds, one by one."""
-    for _ in run(Experiment.parse(read_overrides(words))):
+    for _ in run(*parse_settings(read_overrides(words))):
         yield 1
 
 
@@ -56,10 +56,10 @@ def forward(words: list[str], part: int) -> Iterator[int]:
     """Go over a core's part of the test images, again and again; yield the number of times, one by one."""
     keep_freed_memory()
     torch.set_num_threads(1)
-    experiment = Experiment.parse(read_overrides(words))
+    experiment, options = parse_settings(read_overrides(words))
     simulation = Simulation(experiment)
     dataset, model = simulation.dataset, simulation.task.build_model().eval()
-    mine = dataset.test.pixels.split(experiment.evaluation.batch)[part::CORES]
+    mine = dataset.test.pixels.split(options.evaluation.batch)[part::CORES]
     while True:
         for pixels in mine:
             model(dataset.normalize(pixels))
@@ -103,9 +103,9 @@ def main() -> None:
     for title, words in SETTINGS.items():
         if arguments.only not in title:
             continue
-        experiment = Experiment.parse(read_overrides(words))
+        experiment, options = parse_settings(read_overrides(words))
         dataset = experiment.data.load()
-        every = rhythm(experiment, len(dataset.train), len(dataset.test))
+        every = rhythm(experiment, options.evaluation, len(dataset.train), len(dataset.test))
         seconds = measure(words, arguments.turns)
         best = ratios({name: min(each) for name, each in seconds.items()}, every)
         typical = ratios({name: median(each) for name, each in seconds.items()}, every)

@@ -25,8 +25,8 @@ from typing import Any
 import psutil
 
 from benchmarks.recording import write_record
-from feddecorr.config.experiment import Experiment
 from feddecorr.config.overrides import read_overrides
+from feddecorr.config.settings import parse_settings
 from feddecorr.core.messages import Broadcast
 from feddecorr.core.wire import from_bytes, to_bytes
 from feddecorr.flower.simulation import start_simulation
@@ -70,9 +70,9 @@ def _megabytes(process: psutil.Process) -> float:
 
 def rounds_of(words: list[str]) -> list[float]:
     """Return the moments at which rounds are done, from the start of the run."""
-    experiment = Experiment.parse(read_overrides(words))
+    experiment, options = parse_settings(read_overrides(words))
     start = time.perf_counter()
-    return [time.perf_counter() - start for _ in run(experiment)]
+    return [time.perf_counter() - start for _ in run(experiment, options)]
 
 
 def compare_engines(rounds: int) -> dict[str, Any]:
@@ -92,10 +92,10 @@ def compare_engines(rounds: int) -> dict[str, Any]:
 
 def start_of_flower() -> dict[str, float]:
     """Return the seconds until Ray and all nodes answer."""
-    experiment = Experiment.parse(read_overrides([*TEN, "engine=flower"]))
+    experiment, options = parse_settings(read_overrides([*TEN, "engine=flower"]))
     simulation = Simulation(experiment)
     start = time.perf_counter()
-    with start_simulation(simulation.shards, experiment.engine.parallel_jobs(experiment.training.threads)):
+    with start_simulation(simulation.shards, options.engine.parallel_jobs(experiment.training.threads)):
         return {"Ray and all nodes": round(time.perf_counter() - start, 2)}
 
 
@@ -112,7 +112,7 @@ def where_time_goes(sizes: list[float]) -> list[dict[str, Any]]:
     found = []
     for size in sizes:
         words = [*TWO, *model_of(size)]
-        server = Simulation(Experiment.parse(read_overrides(words))).federation.start()
+        server = Simulation(parse_settings(read_overrides(words))[0]).federation.start()
         broadcast = Broadcast.of(1, server)
         content = to_bytes(broadcast)
         tries = []

@@ -36,8 +36,8 @@ from flwr.superlink.federation import NoOpFederationManager
 from flwr.superlink.grid import InMemoryGrid
 
 from benchmarks.recording import write_record
-from feddecorr.config.experiment import Experiment
 from feddecorr.config.overrides import read_overrides
+from feddecorr.config.settings import parse_settings
 from feddecorr.core.messages import Broadcast, Update
 from feddecorr.core.wire import from_bytes, to_bytes
 from feddecorr.data import PixelSums
@@ -127,12 +127,12 @@ def measure(count: int, cohort: int, rounds: int) -> dict[str, Any]:
     """Do the rounds, and say what they took of the server."""
     words = ["data=nodes", f"clients={count}", f"participation={cohort / count}", f"rounds={rounds}"]
     network = ["model=mobilenetv2", "engine=flower", "evaluation.every=1000000"]
-    experiment = Experiment.parse(read_overrides([*words, *network]))
+    experiment, options = parse_settings(read_overrides([*words, *network]))
     with Fleet(count) as fleet, tempfile.TemporaryDirectory() as folder:
         start = time.process_time()
-        connection = Deployment(fleet.grid, experiment, Path(folder) / "run", test=None, log=lambda _: None)
+        connection = Deployment(fleet.grid, experiment, options, Path(folder) / "run", test=None, log=lambda _: None)
         met = time.process_time() - start
-        records = iter(ensure(experiment, Path(folder) / "run", through=connection))
+        records = iter(ensure(experiment, options, Path(folder) / "run", through=connection))
         next(records)  # the first one builds the model
         before, server, begun = fleet.bytes, time.process_time() - fleet.cpu, time.process_time()
         for _ in range(rounds - 2):  # the last one is evaluated

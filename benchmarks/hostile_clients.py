@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.recording import write_record
-from feddecorr.config.experiment import Experiment
 from feddecorr.config.overrides import read_overrides
+from feddecorr.config.settings import parse_settings
 from feddecorr.errors import RunError
 from feddecorr.runs.pipeline import run
 
@@ -80,7 +80,7 @@ class Cell(NamedTuple):
     def accuracy(self) -> float | None:
         """Return the mean accuracy of the last rounds; None where the run ended before."""
         try:
-            records = list(run(Experiment.parse(read_overrides(self.words()))))
+            records = list(run(*parse_settings(read_overrides(self.words()))))
         except RunError:
             return None
         return round(statistics.fmean(record.accuracy or 0.0 for record in records[-LAST:]), 4)

@@ -26,8 +26,8 @@ import psutil
 
 from benchmarks.recording import write_record
 from benchmarks.turns import environment
-from feddecorr.config.experiment import Experiment
 from feddecorr.config.overrides import read_overrides
+from feddecorr.config.settings import parse_settings
 from feddecorr.engines.processes import context
 from feddecorr.runs.pipeline import run
 
@@ -61,7 +61,7 @@ def _own_share(pid: int) -> int:
 
 def one(clients: int, engine: str) -> dict[str, float]:
     """Do a run in this process, and return what it took."""
-    experiment = Experiment.parse(read_overrides(words(clients, engine)))
+    experiment, options = parse_settings(read_overrides(words(clients, engine)))
     if engine == "pool":
         ready = context().Process(target=int)  # when it has ended, the server process has its imports behind it
         ready.start()
@@ -73,7 +73,7 @@ def one(clients: int, engine: str) -> dict[str, float]:
     del images
     with tempfile.TemporaryDirectory() as folder:
         started = time.perf_counter()
-        rounds = run(experiment, Path(folder) / "run")
+        rounds = run(experiment, options, Path(folder) / "run")
         next(rounds)
         start = time.perf_counter() - started - drawing
         quickest = min(record.seconds for record in islice(rounds, ROUNDS))

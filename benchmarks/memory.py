@@ -17,8 +17,8 @@ from typing import Any
 import psutil
 
 from benchmarks.recording import write_record
-from feddecorr.config.experiment import Experiment
 from feddecorr.config.overrides import read_overrides
+from feddecorr.config.settings import parse_settings
 from feddecorr.runs.pipeline import run
 
 WORDS = [
@@ -39,8 +39,8 @@ def measure(engine: str, rounds: int) -> dict[str, Any]:
     """Run, and look at the memory now and then."""
     seen: dict[int, float] = {}
     with tempfile.TemporaryDirectory() as folder:
-        experiment = Experiment.parse(read_overrides([*WORDS, f"engine={engine}", f"rounds={rounds}"]))
-        for record in run(experiment, Path(folder) / "run"):
+        experiment, options = parse_settings(read_overrides([*WORDS, f"engine={engine}", f"rounds={rounds}"]))
+        for record in run(experiment, options, Path(folder) / "run"):
             if record.round >= WARM and record.round % EVERY == 0:
                 seen[record.round] = together()
     first = seen[min(seen)]

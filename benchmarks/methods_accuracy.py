@@ -18,8 +18,8 @@ from pathlib import Path
 import torch
 
 from benchmarks.recording import write_record
-from feddecorr.config.experiment import Experiment
 from feddecorr.config.overrides import read_overrides
+from feddecorr.config.settings import parse_settings
 from feddecorr.core.states import State
 from feddecorr.core.threads import threads
 from feddecorr.engines.allocator import keep_freed_memory
@@ -34,9 +34,9 @@ CURVES = ("last model", "mean of last two models")
 
 def measure(words: list[str]) -> dict[str, list[float]]:
     """Return the accuracy after each round, of the model and of its average with the one before."""
-    experiment = Experiment.parse(read_overrides([*words, "engine=pool", "evaluation.every=1000"]))
+    experiment, options = parse_settings(read_overrides([*words, "engine=pool", "evaluation.every=1000"]))
     simulation = Simulation(experiment)
-    states = [record.state for record in run(experiment)]
+    states = [record.state for record in run(experiment, options)]
     pairs = zip(states, states[:1] + states, strict=False)
     means = [{name: (now[name] + before[name]) / 2 for name in now} for now, before in pairs]
     return {

@@ -23,8 +23,8 @@ from typing import Any
 import torch
 
 from benchmarks.recording import write_record
-from feddecorr.config.experiment import Experiment
 from feddecorr.config.overrides import read_overrides
+from feddecorr.config.settings import parse_settings
 from feddecorr.engines.allocator import keep_freed_memory
 from feddecorr.methods import METHODS
 from feddecorr.server.federation import Simulation
@@ -48,7 +48,7 @@ def prepare(contestant: str) -> Callable[[], float]:
     augment = "crop,flip" if contestant.endswith(AUGMENTED) else "none"
     regularizer = "feddecorr" if contestant.endswith(DECORRELATED) else "none"
     words = [*WORDS, f"method={name}", f"data.augment={augment}", f"regularizers={regularizer}"]
-    simulation = Simulation(Experiment.parse(read_overrides(words)))
+    simulation = Simulation(parse_settings(read_overrides(words))[0])
     client, server = Client(simulation.task), simulation.federation.start()
     method = simulation.task.experiment.method
     first, memory = client(method.broadcast(1, server), simulation.shards[0], {})

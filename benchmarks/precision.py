@@ -45,7 +45,7 @@ class Trainer:
 
     def __init__(self, name: str, options: dict[str, Any]) -> None:
         with seeded(0, "model"):
-            self.model = prepare(MODELS.parse(name).build(SHAPE, CLASSES), Training(**options))
+            self.model = prepare(MODELS.parse(name).build(SHAPE, CLASSES), Training(**options), "cpu")
         self.parameters = list(self.model.parameters())
         self.optimizer = FusedSGD(self.parameters, lr=0.01, momentum=0.9, weight_decay=1e-5)
         self.times: list[float] = []

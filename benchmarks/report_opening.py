@@ -23,7 +23,9 @@ from playwright.sync_api import sync_playwright
 
 from benchmarks.recording import write_record
 from feddecorr.config.experiment import Experiment
+from feddecorr.config.options import RunOptions
 from feddecorr.config.overrides import read_overrides
+from feddecorr.config.settings import parse_settings
 from feddecorr.core.files import load_tensors
 from feddecorr.report.runs_page import write_report
 from feddecorr.runs.directory import RunDirectory
@@ -37,7 +39,7 @@ DRAWN = "[...document.querySelectorAll('.plotly-graph-div')].every(figure => fig
 def make_runs(folder: Path, runs: int, rounds: int, experiment: Experiment) -> list[Path]:
     """Return the directories of so many runs of so many rounds; they differ in the learning rate."""
     first = folder / "first"
-    list(run(experiment, first))
+    list(run(experiment, RunOptions(rounds=1), first))
     line = json.loads((first / "rounds.jsonl").read_text())
     settings = json.loads((first / "experiment.json").read_text())
     stream = np.random.default_rng(0)
@@ -97,7 +99,7 @@ def main() -> None:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         page = Path(folder) / "report.html"
-        made = make_runs(Path(folder), arguments.runs, arguments.rounds, Experiment.parse(read_overrides(WORDS)))
+        made = make_runs(Path(folder), arguments.runs, arguments.rounds, parse_settings(read_overrides(WORDS))[0])
         started = time.perf_counter()
         write_report(made, page)
         writing = time.perf_counter() - started

@@ -24,8 +24,8 @@ from torch.nn.functional import cross_entropy
 
 from benchmarks.recording import write_record
 from benchmarks.turns import Contestant, contest, take_part
-from feddecorr.config.experiment import Experiment
 from feddecorr.config.overrides import read_overrides
+from feddecorr.config.settings import parse_settings
 from feddecorr.runs.pipeline import run
 from feddecorr.server.federation import Simulation
 from feddecorr.server.rounds import sample_clients
@@ -51,7 +51,7 @@ CONTESTANTS: dict[str, list[str]] = {
 def bare(words: list[str]) -> Iterator[int]:
     """Train the same clients' batches in a bare loop; yield the number of images after each round."""
     torch.set_num_threads(1)
-    experiment = Experiment.parse(read_overrides(words))
+    experiment, options = parse_settings(read_overrides(words))
     simulation = Simulation(experiment)
     images = simulation.dataset.normalize(simulation.dataset.train.pixels).contiguous(memory_format=torch.channels_last)
     labels = simulation.dataset.train.labels
@@ -67,7 +67,7 @@ def bare(words: list[str]) -> Iterator[int]:
     parameters: list[torch.Tensor] = list(model.parameters())
     sent = [parameter.detach().clone() for parameter in parameters]
     parts = [torch.from_numpy(part) for part in simulation.shards.parts]
-    for number in range(1, experiment.rounds + 1):
+    for number in range(1, options.rounds + 1):
         count = 0
         for client in sample_clients(simulation.federation, number):
             with torch.no_grad():
@@ -84,9 +84,9 @@ def bare(words: list[str]) -> Iterator[int]:
 
 def ours(words: list[str]) -> Iterator[int]:
     """Run the experiment; yield the number of images after each round."""
-    experiment = Experiment.parse(read_overrides(words))
+    experiment, options = parse_settings(read_overrides(words))
     sizes = Simulation(experiment).shards.sizes
-    for record in run(experiment):
+    for record in run(experiment, options):
         yield int(sum(sizes[client] for client in record.clients))
 
 

@@ -28,7 +28,9 @@ import psutil
 
 from benchmarks.recording import write_record
 from feddecorr.config.experiment import Experiment
+from feddecorr.config.options import RunOptions
 from feddecorr.config.overrides import read_overrides
+from feddecorr.config.settings import parse_settings
 from feddecorr.engines.allocator import keep_freed_memory
 from feddecorr.engines.pool import Pool
 from feddecorr.engines.processes import context
@@ -45,12 +47,12 @@ WORDS = [
 LIMITS = {"overhead": 0.02, "busy": 0.9, "time left": 0.3}
 
 
-def experiments(count: int, words: Sequence[str]) -> list[Experiment]:
+def experiments(count: int, words: Sequence[str]) -> list[tuple[Experiment, RunOptions]]:
     """Return equal runs: they differ in their seeds."""
-    return [Experiment.parse(read_overrides([*WORDS, *words, f"seed={seed}"])) for seed in range(count)]
+    return [parse_settings(read_overrides([*WORDS, *words, f"seed={seed}"])) for seed in range(count)]
 
 
-def by_themselves(given: Sequence[Experiment]) -> float:
+def by_themselves(given: Sequence[tuple[Experiment, RunOptions]]) -> float:
     """Return the seconds of runs one after another in a process of their own, without its start."""
     ours, theirs = context().Pipe()
     process = context().Process(target=_one_after_another, args=(theirs, given))
@@ -60,17 +62,17 @@ def by_themselves(given: Sequence[Experiment]) -> float:
     return seconds
 
 
-def _one_after_another(connection: Connection, given: Sequence[Experiment]) -> None:
+def _one_after_another(connection: Connection, given: Sequence[tuple[Experiment, RunOptions]]) -> None:
     keep_freed_memory()
     with tempfile.TemporaryDirectory() as folder:
         started = time.monotonic()
         for number, experiment in enumerate(given):
-            for _ in run(experiment, Path(folder) / str(number)):
+            for _ in run(*experiment, Path(folder) / str(number)):
                 pass
         connection.send(time.monotonic() - started)
 
 
-def by_the_runner(given: Sequence[Experiment], cores: int) -> dict[str, Any]:
+def by_the_runner(given: Sequence[tuple[Experiment, RunOptions]], cores: int) -> dict[str, Any]:
     """Return the seconds of the runner, the processor time of its processes, and what it told of the time left."""
     told: list[tuple[float, Status]] = []
     used: list[float] = []
@@ -82,7 +84,7 @@ def by_the_runner(given: Sequence[Experiment], cores: int) -> dict[str, Any]:
     before = processor_time()
     with tempfile.TemporaryDirectory() as folder:
         started = time.monotonic()
-        failures = run_all([Arm({}, each) for each in given], Path(folder), jobs=cores, tell=tell)
+        failures = run_all([Arm({}, *each) for each in given], Path(folder), jobs=cores, tell=tell)
         ended = time.monotonic()
     assert not failures, failures
     left = [(ended - now, status.left) for now, status in told if status.done and status.left is not None]
@@ -106,10 +108,10 @@ def processor_time() -> float:
     return total
 
 
-def one_turn(given: Sequence[Experiment]) -> dict[str, float]:
+def one_turn(given: Sequence[tuple[Experiment, RunOptions]]) -> dict[str, float]:
     """Measure everything once."""
     few = given[: 2 * CORES]
-    pooled = [each.model_copy(update={"engine": Pool(workers=CORES)}) for each in few]
+    pooled = [(experiment, options.model_copy(update={"engine": Pool(workers=CORES)})) for experiment, options in few]
     alone = by_the_runner(given, 1)["seconds"]
     own = by_themselves(given)
     both = by_the_runner(given, CORES)

@@ -18,8 +18,8 @@ from typing import Any
 from benchmarks.recording import write_record
 from benchmarks.speed import ours
 from benchmarks.turns import Contestant, contest, take_part
-from feddecorr.config.experiment import Experiment
 from feddecorr.config.overrides import read_overrides
+from feddecorr.config.settings import parse_settings
 
 WORDS = [
     "data=synthetic", "data.test=10", "model=resnet18", "training.epochs=1", "evaluation.every=1000",
@@ -56,7 +56,7 @@ def measure(words: list[str], turns: int) -> dict[str, Any]:
     }
     measured = {name: [turn.speed for turn in done] for name, done in contest(contestants, turns).items()}
     best = {name: max(each) for name, each in measured.items()}
-    picked = Experiment.parse(read_overrides([*settings, "training.threads=auto"])).training.threads
+    picked = parse_settings(read_overrides([*settings, "training.threads=auto"]))[0].training.threads
     return {
         "ratio to 1 × 1": {name: round(speed / best["1 × 1"], 4) for name, speed in best.items()},
         "images per second": measured,

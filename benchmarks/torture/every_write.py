@@ -62,12 +62,12 @@ def torture(method: str, *, step: int, folder: Path) -> dict[str, Any]:
 
     def undisturbed() -> None:
         library.arm(str(never).encode(), ctypes.c_long(-1))
-        list(run(experiment, never))
+        list(run(*experiment, never))
 
     def killed(when: int) -> Callable[[], None]:
         def work() -> None:
             library.arm(str(out).encode(), ctypes.c_long(when))
-            list(ensure(experiment, out))
+            list(ensure(*experiment, out))
 
         return work
 

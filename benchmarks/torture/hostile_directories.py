@@ -229,7 +229,7 @@ def main() -> None:
     wrong: dict[str, str] = {}
     with tempfile.TemporaryDirectory() as folder:
         template = Path(folder) / "template"
-        in_fork(lambda: list(run(small_experiment("method=scaffold", "rounds=2", "participation=1"), template)))
+        in_fork(lambda: list(run(*small_experiment("method=scaffold", "rounds=2", "participation=1"), template)))
         for layout in arguments.layouts:
             for command in COMMANDS:
                 if fault := torture(layout, command, template=template, place=Path(folder) / "place"):

@@ -26,6 +26,7 @@ import psutil
 
 from benchmarks.recording import write_record
 from benchmarks.torture.small_runs import WORDS
+from feddecorr.config.settings import parse_settings
 
 EARLY = 10
 """The round of a process whose figures the later ones are compared with: all has been used once by then."""
@@ -48,15 +49,14 @@ def segments(process: psutil.Process) -> set[str]:
 
 def part(out: Path, rounds: int) -> None:
     """Go on up to that round in this process, and print what it uses, as JSON."""
-    from feddecorr.config.experiment import Experiment  # noqa: PLC0415
     from feddecorr.config.overrides import read_overrides  # noqa: PLC0415
     from feddecorr.runs.pipeline import ensure  # noqa: PLC0415 - only here
 
     words = ["participation=0.5", "method=scaffold", "evaluation.clients=true", "evaluation.every=5", "engine=pool"]
     more = ["engine.workers=2", "trackers=tensorboard", f"rounds={rounds}"]
-    experiment = Experiment.parse(read_overrides([*WORDS, *words, *more]))
+    experiment, options = parse_settings(read_overrides([*WORDS, *words, *more]))
     seen = []
-    for _ in ensure(experiment, out):
+    for _ in ensure(experiment, options, out):
         family = [psutil.Process(), *psutil.Process().children(recursive=True)]
         seen.append(
             {

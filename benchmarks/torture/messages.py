@@ -45,6 +45,7 @@ from benchmarks.torture.mutations import JSON, change_bytes, change_json, change
 from benchmarks.torture.small_runs import small_experiment
 from feddecorr.collapse.statistics import Moments
 from feddecorr.config.experiment import Experiment
+from feddecorr.config.options import RunOptions
 from feddecorr.core.checks import LONGEST_TEXT
 from feddecorr.core.client_memory import Memories
 from feddecorr.core.evidence import Evidence
@@ -234,9 +235,9 @@ def torture_flower(count: int, chance: random.Random, folder: Path) -> dict[str,
         vars(module)["POLL_INTERVAL"] = 0.0
     words = ["engine=flower", "engine.wait=5"]
 
-    def connect(experiment: Experiment, out: Path) -> tuple[HostileGrid, Connection]:
+    def connect(experiment: Experiment, options: RunOptions, out: Path) -> tuple[HostileGrid, Connection]:
         grid = HostileGrid(_simulation(), chance)
-        return grid, deployment.Deployment(grid, experiment, out, test=None, log=_say)
+        return grid, deployment.Deployment(grid, experiment, options, out, test=None, log=_say)
 
     return _torture_runs(count, folder, connect, words)
 
@@ -251,12 +252,12 @@ def _torture_runs(
 ) -> dict[str, Any]:
     sent, number, wrong, refused = 0, 0, list[str](), Counter[str]()
     while sent < count:
-        experiment = small_experiment(*WORDS, *SERVERS[number % len(SERVERS)], *words)
+        settings = small_experiment(*WORDS, *SERVERS[number % len(SERVERS)], *words)
         out = folder / str(number)
         number += 1
-        source, connection = connect(experiment, out)
+        source, connection = connect(*settings, out)
         try:
-            for _ in run(experiment, out, through=connection):
+            for _ in run(*settings, out, through=connection):
                 pass
         except BaseException as error:  # that is what is looked for
             if isinstance(error, KeyboardInterrupt):
@@ -288,7 +289,7 @@ def _read_back(out: Path) -> list[str]:
 
 def torture_introductions(count: int, chance: random.Random, folder: Path) -> dict[str, Any]:  # noqa: ARG001 - writes nothing
     """Change what nodes say of themselves; what is taken must be of use together with what others say."""
-    simulation, experiment = _simulation(), small_experiment(*WORDS)
+    simulation, experiment = _simulation(), small_experiment(*WORDS)[0]
     others = [data_summary(simulation, client) for client in range(1, CLIENTS)]
     whole = data_summary(simulation, 0).to_bytes()
     wrong, refused = list[str](), 0
@@ -313,7 +314,7 @@ def torture_introductions(count: int, chance: random.Random, folder: Path) -> di
 
 @cache
 def _simulation() -> Simulation:
-    return Simulation(small_experiment(*WORDS))
+    return Simulation(small_experiment(*WORDS)[0])
 
 
 def _told(number: int, error: BaseException) -> str:

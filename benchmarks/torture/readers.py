@@ -24,8 +24,8 @@ from safetensors.torch import save
 from benchmarks.torture.small_runs import WORDS, small_experiment
 from feddecorr.cli.choosing import choose_runs
 from feddecorr.collapse.statistics import Statistics
-from feddecorr.config.experiment import Experiment
 from feddecorr.config.overrides import read_overrides
+from feddecorr.config.settings import parse_settings, to_settings
 from feddecorr.core.evidence import Evidence
 from feddecorr.core.messages import Broadcast, Update
 from feddecorr.core.trust import STRANGER
@@ -48,6 +48,7 @@ from feddecorr.results.result_tables import tabulate
 from feddecorr.results.summary import read_summaries, write_summaries
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import run
+from feddecorr.runs.writer import RunWriter
 from feddecorr.server.federation import Simulation
 from feddecorr.training.task import Task
 
@@ -73,16 +74,16 @@ def _file(function: Callable[[Path], object]) -> Callable[[Path, str, bytes], ob
 
 
 def _settings(_: Path) -> Reader:
-    document = small_experiment("regularizers=feddecorr", "transforms=clip").to_dict()
+    document = to_settings(*small_experiment("regularizers=feddecorr", "transforms=clip"))
     toml = 'rounds = 3\nmodel = "mlp"\n[training]\nlr = 0.1\n[partition]\nname = "dirichlet"\nalpha = 0.5\n'
     whole = {"experiment.json": json.dumps(document).encode(), "experiment.toml": toml.encode()}
-    return Reader(whole, _file(lambda path: Experiment.parse(read_overrides([str(path)]), STRANGER)))
+    return Reader(whole, _file(lambda path: parse_settings(read_overrides([str(path)]), STRANGER)))
 
 
 def _words(_: Path) -> Reader:
     def read(_: Path, __: str, content: bytes) -> object:
         words = content.decode(errors="surrogateescape").split("\n")
-        return Experiment.parse(read_overrides([word for word in words if "=" in word]), STRANGER)
+        return parse_settings(read_overrides([word for word in words if "=" in word]), STRANGER)
 
     return Reader({"words": "\n".join(WORDS).encode()}, read)
 
@@ -101,7 +102,7 @@ def _broken(run: Path, name: str, content: bytes) -> Iterator[None]:
 def _run(folder: Path) -> Reader:
     """Return what a run's directory gives to `show`, `report` and `records`."""
     whole = folder / "whole"
-    list(run(small_experiment("method=scaffold", "rounds=2"), whole))
+    list(run(*small_experiment("method=scaffold", "rounds=2"), whole))
     names = ("experiment.json", "environment.json", "federation.json", "rounds.jsonl", "weights.safetensors")
     contents = {name: (whole / name).read_bytes() for name in (*names, "roster.safetensors")}
 
@@ -118,15 +119,15 @@ def _run(folder: Path) -> Reader:
 def _resumed(folder: Path) -> Reader:
     """Return what a run's directory gives to `resume`, up to the training."""
     whole = folder / "whole"
-    experiment = small_experiment("method=scaffold", "rounds=2")
-    list(run(experiment, whole))
+    experiment, options = small_experiment("method=scaffold", "rounds=2")
+    list(run(experiment, options, whole))
     simulation = Simulation(experiment)
     start = simulation.federation.start()
     names = ("rounds.jsonl", "weights.safetensors", "federation.json", "server/2.safetensors")
 
     def read(_: Path, name: str, content: bytes) -> object:
-        with _broken(whole, name, content):
-            return RunDirectory.open(whole).take_up(simulation.federation, start)
+        with _broken(whole, name, content), RunWriter(whole) as writer:
+            return writer.take_up(simulation.federation, start)
 
     return Reader({name: (whole / name).read_bytes() for name in names}, read)
 
@@ -257,7 +258,7 @@ def _messages(_: Path) -> Reader:
     state = {"w": torch.ones(2, 3)}
     update = Update(1, 2, 3, 0.5, state, {}, {}, {"cross_entropy": 1.0}, {"cross_entropy": [1.0, 0.5]})
     kinds: dict[str, Broadcast | Update] = {"broadcast": Broadcast(1, state, {}, {}), "update": update}
-    task = json.dumps(Simulation(small_experiment()).task.to_dict()).encode()
+    task = json.dumps(Simulation(small_experiment()[0]).task.to_dict()).encode()
 
     def read(_: Path, name: str, content: bytes) -> object:
         if name == "task":
@@ -273,7 +274,7 @@ def _messages(_: Path) -> Reader:
 
 def _records(folder: Path) -> Reader:
     whole = folder / "whole"
-    list(run(small_experiment("rounds=2"), whole))
+    list(run(*small_experiment("rounds=2"), whole))
     write_summaries(folder / "whole.jsonl", read_summaries([whole]))
 
     def read(path: Path) -> None:

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from feddecorr.config.experiment import Experiment
+from feddecorr.config.options import RunOptions
 from feddecorr.config.overrides import read_overrides
+from feddecorr.config.settings import parse_settings
 
 WORDS = [
     "data=synthetic", "data.train=120", "data.test=40", "data.classes=4", "data.channels=1", "data.size=8",
@@ -17,9 +19,9 @@ WORDS = [
 ]  # fmt: skip
 
 
-def small_experiment(*words: str) -> Experiment:
+def small_experiment(*words: str) -> tuple[Experiment, RunOptions]:
     """Return an experiment that takes a second."""
-    return Experiment.parse(read_overrides([*WORDS, *words]))
+    return parse_settings(read_overrides([*WORDS, *words]))
 
 
 def outcome(directory: Path) -> Any:

@@ -52,8 +52,8 @@ if TYPE_CHECKING:
     from feddecorr.runs.directory import RunDirectory
     from feddecorr.runs.pipeline import ensure, resume, run
     from feddecorr.runs.record import Record
-    from feddecorr.runs.tracker import Tracker
     from feddecorr.server.federation import Connection, Evaluating, Federation, Roster, RunClients, Simulation
+    from feddecorr.trackers.tracker import Tracker
     from feddecorr.training.client import Client
     from feddecorr.training.shards import Shard, Shards
     from feddecorr.training.task import Task
@@ -112,7 +112,7 @@ _HOMES = {
     "Statistics": "feddecorr.collapse.statistics",
     "Task": "feddecorr.training.task",
     "Term": "feddecorr.objective.terms",
-    "Tracker": "feddecorr.runs.tracker",
+    "Tracker": "feddecorr.trackers.tracker",
     "Trained": "feddecorr.objective.context",
     "Transform": "feddecorr.transforms.transform",
     "Update": "feddecorr.core.messages",

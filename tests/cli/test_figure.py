@@ -84,7 +84,7 @@ def test_beta_is_an_axis_on_which_runs_without_the_loss_are_at_zero() -> None:
 def test_labels_are_those_of_the_split(runs: Path) -> None:
     """Runs of one seed with the same split share a panel."""
     folders = sorted(path for path in runs.iterdir() if "seed=0" in path.name)
-    digests = {RunDirectory.open(path).experiment().digest(): path for path in folders}
+    digests = {RunDirectory.open(path).settings()[0].digest(): path for path in folders}
     found = FIGURES["labels"].make(FigureData(read_summaries(folders), digests))
     (panel,) = found.panels
     counts = RunDirectory.open(folders[0]).roster().labels
@@ -95,7 +95,7 @@ def test_labels_are_those_of_the_split(runs: Path) -> None:
 
 def test_points_of_the_sphere_have_length_one(runs: Path) -> None:
     folder = next(iter(sorted(runs.iterdir())))
-    digests = {RunDirectory.open(folder).experiment().digest(): folder}
+    digests = {RunDirectory.open(folder).settings()[0].digest(): folder}
     (panel,) = FIGURES["sphere"].make(FigureData(read_summaries([folder]), digests)).panels
     assert set(panel.cloud) == {f"class {number}" for number in range(4)}
     np.testing.assert_allclose(np.linalg.norm(np.concatenate(list(panel.cloud.values())), axis=1), 1)

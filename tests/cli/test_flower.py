@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from command_line import CommandLine
 
-from feddecorr.config.experiment import Experiment
+from feddecorr.config.settings import parse_settings
 
 
 def test_an_app_is_a_file_with_our_components_and_the_experiment(feddecorr: CommandLine, tmp_path: Path) -> None:
@@ -18,9 +18,9 @@ def test_an_app_is_a_file_with_our_components_and_the_experiment(feddecorr: Comm
     assert document["project"]["dependencies"] == []
     app = document["tool"]["flwr"]["app"]
     assert set(app["components"].values()) == {"feddecorr.flower.server_app:app", "feddecorr.flower.client_app:app"}
-    experiment = Experiment.parse(json.loads(app["config"]["experiment"]))
+    experiment, options = parse_settings(json.loads(app["config"]["experiment"]))
     assert experiment.to_dict() == made.document["experiment"]
-    assert (experiment.clients, experiment.engine.to_dict()["wait"], app["config"]["rounds"]) == (3, 7.0, 4)
+    assert (experiment.clients, options.engine.to_dict()["wait"], app["config"]["rounds"]) == (3, 7.0, 4)
 
 
 @pytest.mark.parametrize(

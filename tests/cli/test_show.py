@@ -6,7 +6,7 @@ import pytest
 from command_line import CommandLine
 from small import forget_models, small
 
-from feddecorr.config.experiment import REGISTRIES
+from feddecorr.config.options import REGISTRIES
 from feddecorr.config.training import Evaluation, Training
 from feddecorr.core.registry import Config
 from feddecorr.errors import RunError

@@ -13,15 +13,14 @@ from feddecorr.collapse.diagnosis import CustomMeasure
 from feddecorr.collapse.measures import Principal
 from feddecorr.collapse.passes import diagnose
 from feddecorr.collapse.statistics import Statistics
-from feddecorr.config.command import experiment_overrides
-from feddecorr.config.experiment import Experiment
 from feddecorr.config.measures import MEASURES
 from feddecorr.config.overrides import read_overrides
+from feddecorr.config.settings import overrides_of, parse_settings, to_settings
 from feddecorr.errors import UserError
 from feddecorr.results.summary import Summary
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import resume, run
-from feddecorr.runs.tracker import Entry
+from feddecorr.runs.tracking import entry_of
 
 WORDS = ("evaluation.measures=explained_variance,outside:Gini", "evaluation.measures.explained_variance.components=2")
 
@@ -29,7 +28,7 @@ WORDS = ("evaluation.measures=explained_variance,outside:Gini", "evaluation.meas
 def test_a_measure_is_recorded_tabulated_shown_tracked_and_plotted(tmp_path: Path, feddecorr: CommandLine) -> None:
     """Yours as well as ours, of the global model and of the clients', without a change of the package."""
     out = tmp_path / "run"
-    records = list(run(small(*WORDS, "evaluation.clients=true", "evaluation.every=1", "rounds=2"), out))
+    records = list(run(*small(*WORDS, "evaluation.clients=true", "evaluation.every=1", "rounds=2"), out))
     for record in records:
         assert record.model is not None
         assert record.model.measures is not None
@@ -38,7 +37,7 @@ def test_a_measure_is_recorded_tabulated_shown_tracked_and_plotted(tmp_path: Pat
         assert record.model.measures["outside:Gini"] == pytest.approx(pairs)
         assert record.model.measures["explained_variance"] == pytest.approx(values[-2:].sum() / values.sum())
         assert all(local.measures for local in record.local_models.values())
-        scalars = Entry.of(record).scalars
+        scalars = entry_of(record).scalars
         assert scalars["outside:Gini"] == record.model.measures["outside:Gini"]
         assert "clients/0/explained_variance" in scalars
     assert [record.model for record in RunDirectory.open(out).rounds()] == [record.model for record in records]
@@ -55,11 +54,11 @@ def test_a_measure_is_recorded_tabulated_shown_tracked_and_plotted(tmp_path: Pat
 def test_measuring_more_changes_no_bit_and_is_the_same_run(tmp_path: Path) -> None:
     """So it may begin in a later round."""
     plain = small("rounds=2")
-    (*_, expected) = run(plain)
-    list(run(plain.model_copy(update={"rounds": 1}), tmp_path / "run"))
+    (*_, expected) = run(*plain)
+    list(run(*small("rounds=1"), tmp_path / "run"))
     more = small(*WORDS, "rounds=2")
-    assert more.digest() == plain.digest()
-    (*_, found) = resume(tmp_path / "run", experiment=more)
+    assert more.experiment == plain.experiment
+    (*_, found) = resume(tmp_path / "run", *more)
     assert all(torch.equal(tensor, found.state[name]) for name, tensor in expected.state.items())
     assert found.model is not None
     assert found.model.measures
@@ -68,15 +67,16 @@ def test_measuring_more_changes_no_bit_and_is_the_same_run(tmp_path: Path) -> No
 def test_settings_and_words_are_read_back() -> None:
     """Also where a measure has a name of its own."""
     for words in (WORDS, ("evaluation.measures.far.name=outside:Farthest", "evaluation.measures.far.power=2")):
-        experiment = small(*words)
-        assert Experiment.parse(experiment.to_dict()) == experiment
-        assert Experiment.parse(read_overrides(experiment_overrides(experiment))) == experiment
+        experiment, options = small(*words)
+        assert parse_settings(to_settings(experiment, options)) == (experiment, options)
+        said = [*overrides_of(experiment), *overrides_of(options)]
+        assert parse_settings(read_overrides(said)) == (experiment, options)
 
 
 @pytest.mark.parametrize(("when", "rounds"), [("last", [2]), ("always", [1, 2])])
 def test_what_needs_labels_is_told_where_labels_are_measured(when: str, rounds: list[int]) -> None:
     experiment = small("evaluation.measures=outside:Farthest", f"evaluation.label_measures={when}", "rounds=2")
-    told = [record.round for record in run(experiment) if record.model is not None and record.model.measures]
+    told = [record.round for record in run(*experiment) if record.model is not None and record.model.measures]
     assert told == rounds
 
 

@@ -119,13 +119,13 @@ def test_looking_imports_nothing_and_going_on_is_refused(
 
 
 def test_what_was_only_looked_at_cannot_be_used(place: Path) -> None:
-    seen = RunDirectory.open(spoil(place, {"method": {"name": "MODULE:Failing"}})).described()
-    assert seen.to_dict()["method"] == {"name": f"{place.name}:Failing"}
-    assert f"method={place.name}:Failing" in command(seen)
+    seen = RunDirectory.open(spoil(place, {"method": {"name": "MODULE:Failing"}})).settings()
+    assert seen[0].to_dict()["method"] == {"name": f"{place.name}:Failing"}
+    assert f"method={place.name}:Failing" in command(*seen)
     with pytest.raises(UserError, match="only looked at"):
-        seen.method.terms(None)  # type: ignore[arg-type]  # it is never looked at
+        seen[0].method.terms(None)  # type: ignore[arg-type]  # it is never looked at
     with pytest.raises(UserError, match="only looked at"):
-        Simulation(seen).federation.start()
+        Simulation(seen[0]).federation.start()
     assert not was_executed(place)
 
 

@@ -8,6 +8,7 @@ from small import digest, result, simulate, small
 from feddecorr.core.client_memory import Memories
 from feddecorr.core.files import write_json
 from feddecorr.core.messages import Broadcast, Update
+from feddecorr.engines.table import ENGINES
 from feddecorr.errors import RunError, UserError
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import resume, run
@@ -53,10 +54,11 @@ def bits(update: Update) -> str:
 @pytest.mark.parametrize("engine", ["serial", "pool"])
 def test_updates_can_be_kept(tmp_path: Path, engine: str, words: str) -> None:
     """A method may hold on to any of the updates while later clients train, also where others were let go."""
-    simulation = simulate(f"engine={engine}", *words.split())
+    simulation = simulate(*words.split())
     server = simulation.federation.start()
     kept: list[tuple[Update, str]] = []
-    with simulation.open(Memories(tmp_path)) as run_clients:
+    opened = ENGINES.parse(engine).open(simulation.task, simulation.shards, Memories(tmp_path))
+    with opened as run_clients:
         for number in (1, 2, 3):
             updates = run_clients(Broadcast.of(number, server), [0, 1, 2, 3])
             kept += [

@@ -18,6 +18,7 @@ from feddecorr.core.messages import Broadcast
 from feddecorr.core.paths import InnerPath
 from feddecorr.core.states import State
 from feddecorr.engines import shared_memory
+from feddecorr.engines.pool import Pool
 from feddecorr.engines.shared_memory import SharedStates, StateLayout
 from feddecorr.errors import RunError
 
@@ -49,8 +50,9 @@ def test_too_little_shared_memory_is_counted(size: int, monkeypatch: pytest.Monk
 
 def test_other_shortages_say_what_helps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.Tensor, "share_memory_", refuse(errno.EMFILE))
+    simulation = simulate()
     with pytest.raises(RunError, match=r"ulimit -n"):
-        simulate("engine=pool").open(Memories(Path())).__enter__()
+        Pool().open(simulation.task, simulation.shards, Memories(Path())).__enter__()
 
 
 class Full(Memories):
@@ -62,9 +64,10 @@ class Full(Memories):
 
 def test_a_worker_s_full_disk_is_no_lack_of_memory(tmp_path: Path) -> None:
     """It ends the run, as in this process, whatever is to be done about clients that are missing."""
-    simulation = simulate("engine=pool", "engine.workers=2", "missing=continue")
+    simulation = simulate("missing=continue")
     said = r"/full/\d: No space left on device \(make room on that disk\)"
-    with simulation.open(Full(InnerPath(tmp_path))) as run_clients, pytest.raises(RunError, match=said):
+    opened = Pool(workers=2).open(simulation.task, simulation.shards, Full(InnerPath(tmp_path)))
+    with opened as run_clients, pytest.raises(RunError, match=said):
         list(run_clients(Broadcast.of(1, simulation.federation.start()), [0, 1, 2, 3]))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from flwr.proto.node_pb2 import NodeInfo
 from local_grid import LocalGrid
-from small import small
+from small import Small, small
 
 from feddecorr.errors import RunError
 from feddecorr.flower import connected_nodes
@@ -48,7 +48,7 @@ def test_a_node_cannot_claim_the_number_of_another_key(tmp_path: Path) -> None:
     """Neither while the run goes on nor when it is taken up again; the right one can come back on another node."""
     experiment, options = small(*WORDS, "missing=continue")
     there, said = grid(tmp_path, {7: 0, 8: 1, 9: 2}, KEYS), list[str]()
-    connection = Deployment(there, experiment, tmp_path / "run", test=None, log=said.append)
+    connection = Deployment(there, experiment, options, tmp_path / "run", test=None, log=said.append)
     records = ensure(experiment, options, tmp_path / "run", through=connection)
     assert next(records).missing == {}
     config = there.configs.pop(8)
@@ -57,39 +57,39 @@ def test_a_node_cannot_claim_the_number_of_another_key(tmp_path: Path) -> None:
     assert any("node 66 is left out: client 1 belongs to the key" in line for line in said)
 
     records.close()
-    further = experiment.model_copy(update={"rounds": 4})
+    further = Small(experiment, options.model_copy(update={"rounds": 4}))
     again = grid(tmp_path, {7: 0, 66: 1, 9: 2}, KEYS)
     said.clear()
-    connection = Deployment(again, further, tmp_path / "run", test=None, log=said.append)
+    connection = Deployment(again, *further, tmp_path / "run", test=None, log=said.append)
     records = ensure(*further, tmp_path / "run", through=connection)
     assert list(next(records).missing) == [1]
     records.close()
     assert any("node 66 is left out: client 1 belongs to the key" in line for line in said)
 
     back = grid(tmp_path, {7: 0, 88: 1, 9: 2}, {**KEYS, 88: KEYS[8]})
-    connection = Deployment(back, further, tmp_path / "run", test=None, log=said.append)
+    connection = Deployment(back, *further, tmp_path / "run", test=None, log=said.append)
     assert [record.missing for record in ensure(*further, tmp_path / "run", through=connection)] == [{}]
 
 
 def test_a_key_is_one_client(tmp_path: Path) -> None:
     there, said = grid(tmp_path, {7: 0, 8: 1, 9: 2}, {**KEYS, 9: KEYS[8]}), list[str]()
     with pytest.raises(RunError, match="did not connect"):
-        Deployment(there, small(*WORDS), tmp_path / "run", test=None, log=said.append)
-    assert any("its key belongs to client" in line for line in said)
+        Deployment(there, *small(*WORDS), tmp_path / "run", test=None, log=said.append)
+    assert any("its key is that of client" in line for line in said)
 
 
 def test_without_keys_nobody_is_taken_where_keys_are_asked_for(tmp_path: Path) -> None:
     there, said = grid(tmp_path, {7: 0, 8: 1, 9: 2}, {}), list[str]()
     with pytest.raises(RunError, match="did not connect"):
-        Deployment(there, small(*WORDS), tmp_path / "run", test=None, log=said.append)
-    assert sum("Flower reports no key for it" in line for line in said) == 3
+        Deployment(there, *small(*WORDS), tmp_path / "run", test=None, log=said.append)
+    assert sum("Flower tells no key of it" in line for line in said) == 3
 
 
 def test_where_nodes_have_no_lasting_keys_numbers_are_free(tmp_path: Path) -> None:
     """A SuperLink that does not authenticate gives a node another key whenever it starts."""
     experiment, options = small(*WORDS, "engine.authenticated=false", "missing=continue")
     there = grid(tmp_path, {7: 0, 8: 1, 9: 2}, KEYS)
-    connection = Deployment(there, experiment, tmp_path / "run", test=None, log=lambda _: None)
+    connection = Deployment(there, experiment, options, tmp_path / "run", test=None, log=lambda _: None)
     records = ensure(experiment, options, tmp_path / "run", through=connection)
     next(records)
     there.configs[66] = there.configs.pop(8)

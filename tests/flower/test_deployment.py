@@ -14,6 +14,7 @@ from local_grid import Answer, LocalGrid
 from small import Small, digest, result, simulate, small
 
 from feddecorr import diagnose
+from feddecorr.config.options import RunOptions
 from feddecorr.core.evidence import Evidence
 from feddecorr.core.messages import Update
 from feddecorr.core.states import load_into
@@ -88,7 +89,7 @@ def test_nodes_with_their_own_images_give_the_bits_of_serial(
 def test_nodes_may_hold_parts_of_a_known_data_set(tmp_path: Path) -> None:
     experiment, options = small(*WORDS, "rounds=1")
     grid = LocalGrid({7 + client: {"client": client, "memory": str(tmp_path)} for client in range(CLIENTS)})
-    connection = connect(grid, experiment, tmp_path / "run")
+    connection = connect(grid, Small(experiment, options), tmp_path / "run")
     (found,) = ensure(experiment, options, tmp_path / "run", through=connection)
     (expected,) = run(*small(*WORDS[:1], "rounds=1"))
     assert digest(found.state) == digest(expected.state)
@@ -104,8 +105,9 @@ def test_a_server_that_was_killed_goes_on_from_the_last_finished_round(
     records.close()
     lost = connect(LocalGrid(configs), experiment, tmp_path / "run")
     with lost.open(RunDirectory(tmp_path / "run").memories) as run_clients:
-        server = RunDirectory(tmp_path / "run").take_up(lost.federation, lost.federation.start())[1]
-        assert len(list(run_clients(experiment.method.broadcast(3, server), [0, 1, 2]))) == CLIENTS
+        server = RunDirectory(tmp_path / "run").load_server(lost.federation.start())
+        assert server is not None
+        assert len(list(run_clients(experiment.experiment.method.broadcast(3, server), [0, 1, 2]))) == CLIENTS
     again = connect(LocalGrid(configs), experiment, tmp_path / "run")
     found += ensure(*experiment, tmp_path / "run", through=again)
     expected = run(*small(*WORDS[:1], "method=scaffold", "rounds=4"))
@@ -306,7 +308,7 @@ def test_a_run_of_a_deployment_is_read_like_any_other(configs: dict[int, dict[st
     list(ensure(*experiment, tmp_path / "run", through=connect(LocalGrid(configs), experiment, tmp_path / "run")))
     assert RunDirectory.open(tmp_path / "run").rounds()[-1].accuracy is not None
     with pytest.raises(UserError, match="the images are with the nodes of a federation"):
-        list(resume(tmp_path / "run", experiment=experiment.model_copy(update={"rounds": 3})))
+        list(resume(tmp_path / "run", options=RunOptions(rounds=3)))
 
 
 def test_a_server_without_test_images_knows_the_spectrum_from_its_clients(
@@ -340,7 +342,7 @@ def test_a_client_that_cannot_evaluate_is_left_out_of_the_measures_alone(
         return _junk(message, context) if message.metadata.message_type == "evaluate" else app(message, context)
 
     grid = LocalGrid(configs)
-    connection = Deployment(grid, experiment, tmp_path / "run", test=None, log=said.append)
+    connection = Deployment(grid, *experiment, tmp_path / "run", test=None, log=said.append)
     grid.answers[101] = trains_only
     (record,) = ensure(*experiment, tmp_path / "run", through=connection)
     assert record.missing == {}

@@ -22,6 +22,7 @@ from small import digest, simulate, small, without_time, write_settings
 from feddecorr.core.client_memory import Memories
 from feddecorr.core.files import load_tensors
 from feddecorr.core.messages import Broadcast, Failure, Update
+from feddecorr.engines.serial import Serial
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import run
 from feddecorr.runs.record import Record
@@ -35,15 +36,17 @@ IMPOSTOR = 66
 WORDS = [f"clients={CLIENTS}", "method=scaffold", "regularizers=feddecorr", "missing=continue", "rounds=50"]
 
 
-class Without(Simulation):
+class Without:
     """A simulation in which some clients are missing in some rounds."""
 
-    missing: dict[int, list[int]]
+    def __init__(self, simulation: Simulation, missing: dict[int, list[int]]) -> None:
+        self.federation, self.missing = simulation.federation, missing
+        self._shards = simulation.shards
 
     @contextmanager
     def open(self, memories: Memories) -> Iterator[RunClients]:
         """Leave them out."""
-        with super().open(memories) as run_clients:
+        with Serial().open(self.federation.task, self._shards, memories) as run_clients:
 
             def run_some(broadcast: Broadcast, clients: Sequence[int]) -> Iterator[Update | Failure]:
                 left_out = self.missing.get(broadcast.round, [])
@@ -56,9 +59,7 @@ class Without(Simulation):
 def expected(missing: dict[int, list[int]], rounds: int) -> list[Record]:
     """Return what the serial engine makes of it."""
     experiment, options = small(*WORDS, f"rounds={rounds}")
-    simulation = Without(experiment)
-    simulation.missing = missing
-    return list(run(experiment, options, through=simulation))
+    return list(run(experiment, options, through=Without(Simulation(experiment), missing)))
 
 
 def compared(record: Record) -> dict[str, object]:

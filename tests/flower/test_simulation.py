@@ -15,7 +15,7 @@ from small import digest, result, simulate, small
 from feddecorr.config.experiment import Experiment
 from feddecorr.core.client_memory import Memories
 from feddecorr.errors import RunError
-from feddecorr.flower.simulation import HOME, FlowerSimulation
+from feddecorr.flower.simulation import HOME, FlowerSimulation, start_simulation
 from feddecorr.methods import METHODS
 from feddecorr.runs.pipeline import resume, run
 from feddecorr.server.federation import RunClients, Simulation
@@ -26,7 +26,7 @@ WORDS = ["participation=0.75", "regularizers=feddecorr", "evaluation.clients=tru
 @pytest.fixture(scope="module")
 def session() -> Iterator[FlowerSimulation]:
     """Return the one simulation."""
-    with simulated(simulate().shards, workers=2) as found:
+    with start_simulation(simulate().shards, workers=2) as found:
         yield found
 
 
@@ -72,7 +72,7 @@ def test_types_of_tensors_survive(session: FlowerSimulation, words: list[str]) -
 @pytest.mark.parametrize(
     ("words", "megabytes"), [(["model=mobilenetv2"], 9), (["model=mlp", "model.widths=[5000,5000,16]"], 100)]
 )
-def test_large_models_go_through(session: Session, words: list[str], megabytes: int) -> None:
+def test_large_models_go_through(session: FlowerSimulation, words: list[str], megabytes: int) -> None:
     experiment, options = small("training.steps=1", "rounds=1", "participation=0.5", *words)
     (found,) = run(experiment, options, through=Through(session, experiment))
     (expected,) = run(experiment, options)
@@ -80,12 +80,12 @@ def test_large_models_go_through(session: Session, words: list[str], megabytes: 
     assert digest(found.state) == digest(expected.state)
 
 
-def test_a_round_that_was_not_read_to_its_end_leaves_nothing(session: Session) -> None:
+def test_a_round_that_was_not_read_to_its_end_leaves_nothing(session: FlowerSimulation) -> None:
     experiment, options = small("method=outside:Impatient")
     assert result(run(experiment, options, through=Through(session, experiment))) == result(run(experiment, options))
 
 
-def test_a_client_that_raises_is_named_with_its_own_traceback(session: Session, tmp_path: Path) -> None:
+def test_a_client_that_raises_is_named_with_its_own_traceback(session: FlowerSimulation, tmp_path: Path) -> None:
     experiment, options = small("method=outside:Failing")
     records = run(experiment, options, tmp_path / "run", through=Through(session, experiment))
     next(records)

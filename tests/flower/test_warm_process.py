@@ -60,7 +60,7 @@ def _words(process: psutil.Process) -> list[str]:
 
 def test_it_answers_as_the_node_itself_would_and_ends_with_it(tmp_path: Path, temporary: Path) -> None:
     config = write_sites(tmp_path, {0: ["red", "green"]})[100]
-    question = json.dumps(federated().to_dict()).encode()
+    question = json.dumps(federated().experiment.to_dict()).encode()
     (tmp_path / "question").write_bytes(question)
     kind, content = HANDLERS["query"](Payload(question, {}), config)
     node = subprocess.Popen(

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from feddecorr.core.messages import Broadcast, Update
 from feddecorr.core.states import State
+from feddecorr.training.batched.group import ClientGroup
 from feddecorr.training.client import NO_OUT_BUFFERS, Client, Outcome
 
 MLP = [

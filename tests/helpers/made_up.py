@@ -23,7 +23,7 @@ def settings(words: str = "") -> tuple[Experiment, RunOptions]:
 
 
 def summary(
-    of: tuple[Experiment, RunOptions] | str = "",
+    of: Arm | str = "",
     *,
     accuracy: float | Sequence[float] = 0.5,
     rank: float = 4.0,
@@ -32,7 +32,7 @@ def summary(
     tail: float = 1.0,
 ) -> Summary:
     """Return the record of a finished run with that accuracy in every round, or with one for each of its last."""
-    chosen, options = settings(of) if isinstance(of, str) else of
+    chosen, options = settings(of) if isinstance(of, str) else (of.experiment, of.options)
     curve = [accuracy] * options.rounds if isinstance(accuracy, int | float) else list(accuracy)
     spectrum = [4.0] * (DIMENSIONS // 2) + [tail] * (DIMENSIONS // 2)
     model = {"effective_rank": rank, "significant_singular_values": rank, "dimensions": DIMENSIONS}
@@ -78,8 +78,6 @@ def results(arms: Sequence[Arm], of: Callable[[Arm], Summary | None] | None = No
 
     def make(arm: Arm) -> Summary:
         share = 0.5 + 0.01 * int(arm.labels["seed"])
-        return summary(
-            (arm.experiment, arm.options), accuracy=share, local_rank=5.0, terms={"0": [2.0, 1.0], "1": [1.0, 0.5]}
-        )
+        return summary(arm, accuracy=share, local_rank=5.0, terms={"0": [2.0, 1.0], "1": [1.0, 0.5]})
 
     return [Result(arm.labels, (of or make)(arm)) for arm in arms]

@@ -35,6 +35,6 @@ def test_the_pass_uphill_leaves_no_trace_in_the_statistics() -> None:
     """BatchNorm has counted one pass for each step."""
     simulation = simulate("method=fedsam")
     update, _ = Client(simulation.task)(send(simulation.federation.start()), simulation.shards[0], {})
-    steps = len(batches(small(), 0, 1))
+    steps = len(batches(small().experiment, 0, 1))
     counters = [tensor for name, tensor in update.buffers.items() if name.endswith("num_batches_tracked")]
     assert [int(counter) for counter in counters] == [steps] * 2

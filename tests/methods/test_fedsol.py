@@ -56,4 +56,4 @@ def test_the_pass_beside_leaves_no_trace_in_the_statistics() -> None:
     simulation = simulate("method=fedsol")
     update, _ = Client(simulation.task)(send(simulation.federation.start()), simulation.shards[0], {})
     counters = [tensor for name, tensor in update.buffers.items() if name.endswith("num_batches_tracked")]
-    assert [int(counter) for counter in counters] == [len(batches(small(), 0, 1))] * 2
+    assert [int(counter) for counter in counters] == [len(batches(small().experiment, 0, 1))] * 2

@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 import pytest
 import torch
 from plain import Batch, batches, same, send
+from pydantic import Field, PositiveInt, ValidationError
 from small import digest, result, simulate, small
 
 from feddecorr.collapse.feature_maps import capture_feature_maps
@@ -73,10 +74,11 @@ def test_engines_agree_and_runs_can_be_interrupted(name: str, regularizer: str, 
     """A run that begins in one engine and goes on in the other ends in the bits of a straight one."""
     words = [f"method={name}", f"regularizers={regularizer}", "participation=0.75"]
     engines = {"serial": small(*words), "pool": small(*words, "engine=pool", "engine.workers=2")}
-    expected = result(run(engines["serial"]))
+    expected = result(run(*engines["serial"]))
     assert len({bits for _, bits in expected}) == 3  # every round moves the model
-    begun = result(run(engines.pop(first).model_copy(update={"rounds": 1}), tmp_path / "run"))
-    assert begun + result(resume(tmp_path / "run", experiment=engines.popitem()[1])) == expected
+    experiment, options = engines.pop(first)
+    begun = result(run(experiment, options.model_copy(update={"rounds": 1}), tmp_path / "run"))
+    assert begun + result(resume(tmp_path / "run", *engines.popitem()[1])) == expected
 
 
 @pytest.mark.parametrize(
@@ -191,7 +193,7 @@ def test_states_are_values(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_the_server_takes_ids_for_names_not_positions(name: str) -> None:
     """Clients {1, 3} of 4 move the server as the same updates under any other ids do."""
-    simulation, updates, _ = play(small(f"method={name}"), [1, 3])
+    simulation, updates, _ = play(small(f"method={name}").experiment, [1, 3])
     method, server = simulation.task.experiment.method, simulation.federation.start()
     renamed = [replace(update, client=update.client + 40) for update in updates]
     assert same(
@@ -205,7 +207,7 @@ def test_only_clients_that_were_drawn_remember(name: str, tmp_path: Path, monkey
     """On disk, one file each, whatever the number of rounds."""
     monkeypatch.setattr(rounds, "sample_clients", lambda _federation, _number: [3, 1])
     list(run(*small(f"method={name}"), tmp_path / "run"))
-    _, _, memories = play(small(f"method={name}"), [1])
+    _, _, memories = play(small(f"method={name}").experiment, [1])
     expected = {"1/3.safetensors", "3/3.safetensors"} if memories[1] else set()
     directory = tmp_path / "run" / "clients"
     assert {str(path.relative_to(directory)) for path in directory.glob("*/*")} == expected

@@ -83,7 +83,7 @@ def test_before_its_first_round_a_client_has_no_contrast() -> None:
 
 def test_a_client_remembers_its_model_with_its_statistics() -> None:
     """And sends none of it."""
-    _, _, memory, first, second = two_rounds(small("method=moon"))
+    _, _, memory, first, second = two_rounds(small("method=moon").experiment)
     kept = {name.removeprefix(METHOD): tensor for name, tensor in memory.items()}
     assert same(kept, {**first.weights, **first.buffers})
     assert any(name.endswith("running_var") for name in kept)
@@ -92,6 +92,6 @@ def test_a_client_remembers_its_model_with_its_statistics() -> None:
 
 def test_the_last_models_statistics_matter() -> None:
     """With those of another model the update is another one."""
-    simulation, sent, memory, _, update = two_rounds(small("method=moon"))
+    simulation, sent, memory, _, update = two_rounds(small("method=moon").experiment)
     wrong = {name: tensor + 1 if name.endswith("running_mean") else tensor for name, tensor in memory.items()}
     assert not same(Client(simulation.task)(sent, simulation.shards[2], wrong)[0].weights, update.weights)

@@ -72,7 +72,7 @@ def test_clients_train_with_the_statistics_that_they_were_sent() -> None:
     for module in model.modules():
         if isinstance(module, nn.BatchNorm2d):
             module.eval()
-    for x, y in batches(small("training.momentum=0", "training.weight_decay=0"), 1, 5):
+    for x, y in batches(small("training.momentum=0", "training.weight_decay=0").experiment, 1, 5):
         gradients = torch.autograd.grad(cross_entropy(model(x), y), list(model.parameters()))
         with torch.no_grad():
             for parameter, gradient in zip(model.parameters(), gradients, strict=True):

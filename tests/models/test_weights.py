@@ -5,6 +5,7 @@ import torch
 from safetensors.torch import save_file
 from small import digest, simulate, small
 
+from feddecorr.config.options import RunOptions
 from feddecorr.core.files import load_tensors
 from feddecorr.errors import UserError
 from feddecorr.models.weights import read_weights, weights_digest
@@ -43,18 +44,18 @@ def test_weights_that_do_not_fit_are_refused_before_there_is_a_run(weights: Path
 def test_a_run_is_known_by_its_first_weights_wherever_they_lie(weights: Path, tmp_path: Path) -> None:
     """It goes on with a copy, and not with others; without weights of its own its address is what it was."""
     list(run(*small(f"model.weights={weights}", "rounds=1"), tmp_path / "run"))
-    stored = RunDirectory.open(tmp_path / "run").experiment()
+    stored = RunDirectory.open(tmp_path / "run").settings()[0]
     assert stored.model.sha256
     assert stored.digest() != small().experiment.digest()
     copy = tmp_path / "copy.safetensors"
     copy.write_bytes(weights.read_bytes())
-    moved = stored.model_copy(update={"model": stored.model.model_copy(update={"weights": copy}), "rounds": 2})
+    moved = stored.model_copy(update={"model": stored.model.model_copy(update={"weights": copy})})
+    assert moved == stored
     assert moved.digest() == stored.digest()
-    assert len(list(resume(tmp_path / "run", experiment=moved))) == 1
+    assert len(list(resume(tmp_path / "run", moved, RunOptions(rounds=2)))) == 1
     save_file({"a": torch.zeros(1)}, copy)
     with pytest.raises(UserError, match="has changed"):
-        list(resume(tmp_path / "run", experiment=moved.model_copy(update={"rounds": 3})))
-    assert not {"weights", "sha256"} & small().experiment.identity()["model"].keys()
+        list(resume(tmp_path / "run", moved, RunOptions(rounds=3)))
 
 
 BASE = torch.arange(24.0)

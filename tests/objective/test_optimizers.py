@@ -2,11 +2,11 @@ from typing import Any
 
 import pytest
 import torch
-from feddecorr.config.command import experiment_overrides
 from small import small
 
 from feddecorr.config.experiment import Experiment
 from feddecorr.config.overrides import read_overrides
+from feddecorr.config.settings import overrides_of
 from feddecorr.errors import UserError
 from feddecorr.objective.optimizers import FusedSGD, clip, clip_each
 from feddecorr.runs.pipeline import run
@@ -116,12 +116,12 @@ def test_clients_that_are_done_stay_where_they_are(name: str) -> None:
 
 def test_your_own_optimizer_trains_with_everything_else() -> None:
     """Written in plain PyTorch it is SGD, but for rounding, and its options are part of the experiment."""
-    ours = small("training.optimizer=outside:Plain", "training.optimizer.momentum=0.8")
-    theirs = small("training.momentum=0.8")
+    settings = small("training.optimizer=outside:Plain", "training.optimizer.momentum=0.8")
+    ours = settings.experiment
     assert Experiment.parse(ours.to_dict()) == ours
-    assert ours.digest() != small("training.optimizer=outside:Plain").digest()
-    assert Experiment.parse(read_overrides(experiment_overrides(ours))) == ours
-    for mine, other in zip(run(ours), run(theirs), strict=True):
+    assert ours.digest() != small("training.optimizer=outside:Plain").experiment.digest()
+    assert Experiment.parse(read_overrides(overrides_of(ours))) == ours
+    for mine, other in zip(run(*settings), run(*small("training.momentum=0.8")), strict=True):
         for name, tensor in mine.state.items():
             torch.testing.assert_close(tensor, other.state[name], rtol=1e-3, atol=1e-5)
 
@@ -130,7 +130,7 @@ def test_your_own_optimizer_trains_with_everything_else() -> None:
 def test_clients_that_train_at_once_take_their_own_steps_with_any_optimizer(name: str) -> None:
     """Also where the step of a parameter depends on all of its numbers, and where some are done before others."""
     words = [f"training.optimizer=outside:{name}", "model=mlp", "training.lr=0.01"]
-    alone, together = (list(run(small(*words, f"training.clients_per_batch={count}")))[-1] for count in (1, 4))
+    alone, together = (list(run(*small(*words, f"training.clients_per_batch={count}")))[-1] for count in (1, 4))
     for key, tensor in alone.state.items():
         torch.testing.assert_close(tensor, together.state[key], rtol=1e-3, atol=1e-5)
 

@@ -30,7 +30,7 @@ def test_a_line_is_the_mean_over_seeds_in_a_band_of_their_deviation() -> None:
     """Seeds 0 and 1 reach 0.4 and 0.6: the mean is 0.5, the deviation √0.02."""
 
     def make(arm: Arm) -> Summary:
-        return summary(arm.experiment, accuracy=0.4 + 0.2 * int(arm.labels["seed"]))
+        return summary(arm, accuracy=0.4 + 0.2 * int(arm.labels["seed"]))
 
     drawn = next(
         figure
@@ -47,7 +47,7 @@ def test_a_line_is_the_mean_over_seeds_in_a_band_of_their_deviation() -> None:
 
 def test_spectra_are_drawn_for_every_alpha_on_the_paper_s_axes() -> None:
     """Logarithms of the recorded singular values, with the threshold."""
-    (drawn,) = figures("collapse", lambda arm: summary(arm.experiment, tail=math.exp(-1))).values()
+    (drawn,) = figures("collapse", lambda arm: summary(arm, tail=math.exp(-1))).values()
     assert list(lines(drawn)) == ["alpha 0.01", "alpha 0.05", "alpha 0.25", "alpha inf"]
     assert lines(drawn)["alpha inf"].y[-1] == pytest.approx(-1)
     assert "τ" in drawn.layout.annotations[0].text
@@ -57,7 +57,7 @@ def test_local_spectra_are_those_of_the_first_client_and_of_all() -> None:
     """Two figures; a run without local models is named as missing."""
 
     def make(arm: Arm) -> Summary:
-        return summary(arm.experiment, local_rank=None if arm.labels["alpha"] == 0.01 else 4.0)
+        return summary(arm, local_rank=None if arm.labels["alpha"] == 0.01 else 4.0)
 
     study = STUDIES["collapse-local"]
     found = study.findings(results(study.arms("paper", 1), make), "paper")
@@ -71,7 +71,7 @@ def test_local_spectra_are_those_of_the_first_client_and_of_all() -> None:
 def test_the_loss_is_drawn_for_each_client() -> None:
     """Over the local epochs."""
     curves = {"0": [2.0, 1.0, 0.5], "1": [1.0, 0.9, 0.8]}
-    (drawn,) = figures("stability", lambda arm: summary(arm.experiment, terms=curves)).values()
+    (drawn,) = figures("stability", lambda arm: summary(arm, terms=curves)).values()
     assert {name: list(trace.y) for name, trace in lines(drawn).items()} == {
         f"client {client}": values for client, values in curves.items()
     }
@@ -81,7 +81,7 @@ def test_points_on_the_sphere_are_unit_vectors_of_the_test_images(tmp_path: Any)
     """Of a run's last model; drawn from its directory, and missing without one."""
     list(run(*small("rounds=1"), tmp_path / "run"))
     study = STUDIES["sphere"]
-    first, *others = [Result(arm.labels, summary(arm.experiment)) for arm in study.arms("smoke", 1)]
+    first, *others = [Result(arm.labels, summary(arm)) for arm in study.arms("smoke", 1)]
     found = study.findings([replace(first, directory=tmp_path / "run"), *others], "smoke")
     one, *missing = [finding for finding in found if isinstance(finding, Figure)]
     assert one.title == "alpha inf"

@@ -5,13 +5,15 @@ from typing import Any
 import pytest
 
 from feddecorr.config.experiment import Experiment
+from feddecorr.config.options import RunOptions
+from feddecorr.config.settings import to_settings
 from feddecorr.errors import UserError
 from feddecorr.paper.grid import settings_of
 from feddecorr.paper.scales import PAPER, SCALE_OF, find_scale
 from feddecorr.results.study import SCALES
 
 
-def paper(**labels: Any) -> Experiment:
+def paper(**labels: Any) -> tuple[Experiment, RunOptions]:
     return settings_of(PAPER, {"method": "fedavg", "regularizer": "none", "alpha": 0.05, **labels})
 
 
@@ -25,10 +27,10 @@ def paper(**labels: Any) -> Experiment:
 )
 def test_the_paper_scale_is_the_paper(data: str, rounds: int, weight_decay: float, augment: tuple[str, ...]) -> None:
     """Section 5.1: SGD with 0.01, momentum 0.9, batches of 64, ten local epochs, ten clients, MobileNetV2."""
-    found = paper(data=data)
+    found, options = paper(data=data)
     document = found.to_dict()
     assert (document["data"]["name"], document["data"]["train"], document["data"]["test"]) == (data, None, None)
-    assert (found.rounds, found.clients, found.participation) == (rounds, 10, 1.0)
+    assert (options.rounds, found.clients, found.participation) == (rounds, 10, 1.0)
     training = document["training"]
     assert (training["lr"], training["momentum"], training["batch"], training["epochs"]) == (0.01, 0.9, 64, 10)
     assert training["weight_decay"] == weight_decay
@@ -61,7 +63,7 @@ def test_the_paper_scale_is_the_paper(data: str, rounds: int, weight_decay: floa
 )
 def test_what_the_paper_chose_for_its_methods(labels: dict[str, Any], setting: str, value: object) -> None:
     """And where its authors' code departs from its text, as that code has it."""
-    found: Any = paper(**{"data": "tinyimagenet", **labels}).to_dict()
+    found: Any = to_settings(*paper(**{"data": "tinyimagenet", **labels}))
     for name in setting.split("."):
         found = found[name]
     assert found == value

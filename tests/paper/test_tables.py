@@ -14,7 +14,7 @@ def tables(name: str, gain: float, scale: str = "paper", seeds: int = 3, *, abse
     def make(arm: Arm) -> Summary | None:
         seed = int(arm.labels["seed"])
         more = gain if arm.labels["regularizer"] == "feddecorr" else 0.0
-        return None if seed == absent else summary(arm.experiment, accuracy=0.5 + 0.01 * seed + more, local_rank=8.0)
+        return None if seed == absent else summary(arm, accuracy=0.5 + 0.01 * seed + more, local_rank=8.0)
 
     study = STUDIES[name]
     found = study.findings(results(study.arms(scale, seeds), make), scale)
@@ -70,7 +70,7 @@ def test_a_table_names_each_departure_from_the_papers_text() -> None:
 def test_averaging_compares_the_average_with_what_it_is_made_of(global_rank: float, change: str) -> None:
     """Clients' models of rank eight."""
     study = STUDIES["averaging"]
-    made = results(study.arms("paper", 3), lambda arm: summary(arm.experiment, rank=global_rank, local_rank=8.0))
+    made = results(study.arms("paper", 3), lambda arm: summary(arm, rank=global_rank, local_rank=8.0))
     table = study.findings(made, "paper")[0]
     assert isinstance(table, Table)
     assert all(row[-1].startswith(change) for row in table.rows)

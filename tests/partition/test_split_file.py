@@ -90,12 +90,12 @@ def test_a_run_is_never_resumed_with_another_split(tmp_path: Path) -> None:
     path = tmp_path / "split.json"
     write_split(path, simulate().shards.parts)
     experiment, options = small("partition=file", f"partition.path={path}")
-    list(run(experiment.model_copy(update={"rounds": 1}), tmp_path / "run"))
+    list(run(experiment, options.model_copy(update={"rounds": 1}), tmp_path / "run"))
     write_split(path, simulate("seed=1").shards.parts)
     with pytest.raises(UserError, match="has changed"):
         list(resume(tmp_path / "run", experiment, options))
     path.unlink()
-    assert RunDirectory.open(tmp_path / "run").experiment().partition == experiment.partition
+    assert RunDirectory.open(tmp_path / "run").settings()[0].partition == experiment.partition
 
 
 def test_a_split_file_has_one_client_a_line(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def test_every_figure_is_drawn(opened: Page) -> None:
 def test_thirty_runs_of_three_hundred_rounds_are_a_small_page_that_draws(browser: Browser, tmp_path: Path) -> None:
     """How fast it opens is measured by benchmarks/report_opening.py."""
     page = tmp_path / "report.html"
-    write_report(make_runs(tmp_path, 30, 300, small("rounds=1")), page)
+    write_report(make_runs(tmp_path, 30, 300, small("rounds=1").experiment), page)
     assert page.stat().st_size < 15e6
     with faultless_page(browser, offline=True) as opened:
         opened.goto(page.as_uri())

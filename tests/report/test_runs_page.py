@@ -156,8 +156,8 @@ def test_seeds_are_one_line_with_a_band_and_one_switch(tmp_path: Path) -> None:
 )
 def test_seeds_have_the_name_that_they_share_or_that_of_their_settings(names: list[str], expected: list[str]) -> None:
     words = ["seed=0", "seed=1", "method=fedprox"]
-    settings = [small("rounds=1", each).experiment.to_dict() for each in words]
-    runs = [Summary("", each, "", {}, [{}], None, {}, {}) for each in settings]
+    settings = [small("rounds=1", each) for each in words]
+    runs = [Summary("", each.to_dict(), options.to_dict(), "", {}, [{}], None, {}, {}) for each, options in settings]
     assert [line.name for line in group_seeds(dict(zip(names, runs, strict=True)))] == expected
 
 

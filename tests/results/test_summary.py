@@ -120,20 +120,20 @@ def test_a_shared_run_is_seen_as_if_it_had_been_run_as_asked(
     asked, asked_options = small("rounds=12", *EVALUATED, "regularizers=feddecorr", *words)
     list(run(asked, asked_options, tmp_path / "alone"))
     alone = Summary.of(RunDirectory.open(tmp_path / "alone"))
-    shared = Summary.of(directory, asked)
+    shared = Summary.of(directory, asked_options)
     assert [line | {"seconds": 0} for line in shared.rounds] == [line | {"seconds": 0} for line in alone.rounds]
     assert shared.spectrum == alone.spectrum
     assert shared.local_models == alone.local_models
     assert (shared.experiment, shared.command) == (alone.experiment, alone.command)
-    record = summary.as_asked(asked)
+    record = summary.as_asked(asked_options)
     assert record.rounds == shared.rounds
-    assert record.spectrum == (shared.spectrum if asked.rounds == 12 else None)
+    assert record.spectrum == (shared.spectrum if asked_options.rounds == 12 else None)
 
 
 def test_records_are_read_from_files_and_folders_and_counted_once(directory: RunDirectory, tmp_path: Path) -> None:
     """The one with more rounds counts; a run without a finished round does not."""
     summary = Summary.of(directory)
-    shorter = summary.as_asked(small("rounds=5", *EVALUATED, "regularizers=feddecorr"))
+    shorter = summary.as_asked(small("rounds=5", *EVALUATED).options)
     other = Summary.from_dict({**summary.to_dict(), "experiment": {**summary.experiment, "seed": 5}})
     write_summaries(tmp_path / "deep" / "records.jsonl", [shorter, other])
     (tmp_path / "begun").mkdir()

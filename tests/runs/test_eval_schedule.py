@@ -1,11 +1,11 @@
 import warnings
 
 import pytest
-from small import small
+from small import Small, small
 
 from feddecorr.cli.demo import RUNS, SETTINGS
 from feddecorr.collapse.diagnosis import Diagnosis
-from feddecorr.config.experiment import Experiment
+from feddecorr.config.settings import parse_settings
 from feddecorr.core.messages import Server, Update
 from feddecorr.errors import UserError
 from feddecorr.loss.dying import DyingFeatures
@@ -62,23 +62,27 @@ def test_who_dies_without_feddecorr_is_not_warned_of_it() -> None:
         list(run(*small(*WORDS, "regularizers=none", "training.lr=2")))
 
 
+def every(settings: Small, train: int, test: int) -> int:
+    return rhythm(settings.experiment, settings.options.evaluation, train, test)
+
+
 @pytest.mark.parametrize("words", [[], ["clients=50", "participation=0.2"], ["evaluation.clients=true"]])
 def test_the_papers_settings_are_evaluated_in_every_round(words: list[str]) -> None:
     """Ten local epochs on 50 000 images beside 10 000 for testing; with part of the clients, and with their models."""
-    assert rhythm(small("clients=10", "training.epochs=10", *words), 50_000, 10_000) == 1
+    assert every(small("clients=10", "training.epochs=10", *words), 50_000, 10_000) == 1
 
 
 @pytest.mark.parametrize("extra", RUNS.values())
 def test_the_demo_is_evaluated_in_every_round(extra: dict[str, object]) -> None:
-    experiment = Experiment.parse({**SETTINGS, **extra})
+    experiment, options = parse_settings({**SETTINGS, **extra})
     dataset = experiment.data.load()
-    assert rhythm(experiment, len(dataset.train), len(dataset.test)) == 1
+    assert rhythm(experiment, options.evaluation, len(dataset.train), len(dataset.test)) == 1
 
 
 def test_few_training_images_beside_many_to_test_are_evaluated_seldom() -> None:
     """By hand: 10 · 10 000 / (3 · 10 000), and 10 · 10 000 / (3 · 50 · 50), rounded up."""
-    assert rhythm(small("training.epochs=1", "clients=10"), 10_000, 10_000) == 4
-    assert rhythm(small("training.epochs=1", "clients=1000", "participation=0.05"), 50_000, 10_000) == 14
+    assert every(small("training.epochs=1", "clients=10"), 10_000, 10_000) == 4
+    assert every(small("training.epochs=1", "clients=1000", "participation=0.05"), 50_000, 10_000) == 14
 
 
 @pytest.mark.parametrize("size", [7, 48, 320])
@@ -95,19 +99,19 @@ def test_few_training_images_beside_many_to_test_are_evaluated_seldom() -> None:
 )
 def test_forward_passes_stay_below_a_tenth_of_the_training(words: list[str], size: int) -> None:
     """Of the images that clients really see, and no evaluation less than that allows."""
-    experiment, test = small("clients=6", *words), 100
+    (experiment, options), test = small("clients=6", *words), 100
     seen = sum(map(sum, epoch_sizes(experiment.training, size)))
     drawn = round(6 * experiment.participation)
-    cost = (1 + drawn * (experiment.evaluation.clients is True)) * test / (3 * drawn * seen)
-    found = rhythm(experiment, 6 * size, test)
+    cost = (1 + drawn * (options.evaluation.clients is True)) * test / (3 * drawn * seen)
+    found = rhythm(experiment, options.evaluation, 6 * size, test)
     assert cost / found < 0.1 + 1e-12
     assert found == 1 or cost / (found - 1) > 0.1 - 1e-12
 
 
 def test_a_number_is_taken_at_its_word_and_auto_is_the_default() -> None:
-    assert rhythm(small("evaluation.every=5"), 1, 1) == 5
+    assert every(small("evaluation.every=5"), 1, 1) == 5
     assert small().options.evaluation.every == "auto"
-    assert rhythm(small("evaluation.every=auto"), 10, 1000) == rhythm(small(), 10, 1000) > 1
+    assert every(small("evaluation.every=auto"), 10, 1000) == every(small(), 10, 1000) > 1
 
 
 @pytest.mark.parametrize("word", ["0", "seldom", "1.5"])

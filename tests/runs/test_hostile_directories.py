@@ -6,7 +6,7 @@ import signal
 import sqlite3
 import struct
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -19,6 +19,7 @@ from feddecorr.report.live import LivePage
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import run
 from feddecorr.runs.tracking import following
+from feddecorr.trackers.mlflow import MLflow
 
 
 @contextmanager
@@ -153,13 +154,17 @@ def super_journal(database: Path, victim: Path) -> bytes:
     return content.ljust(-(-len(content) // 512) * 512, b"\0") + trailer
 
 
+def follow(directory: RunDirectory) -> AbstractContextManager[object]:
+    return following(directory, {"mlflow": MLflow()}, *directory.settings())
+
+
 @pytest.fixture(scope="module")
 def tracked(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the run with what MLflow keeps of it; its database names the place."""
     out = tmp_path_factory.mktemp("tracked") / "run"
     shutil.copytree(template, out)
     directory = RunDirectory.open(out)
-    with following(directory, ["mlflow"]):
+    with follow(directory):
         pass
     return out
 
@@ -177,12 +182,12 @@ def test_a_journal_of_mlflow_cannot_name_a_file_to_be_removed(tracked: Path, hom
     journal.write_bytes(super_journal(database, victim))
     with (
         pytest.raises(UserError, match=r"mlflow\.db-journal names a file"),
-        following(RunDirectory(tracked), ["mlflow"]),
+        follow(RunDirectory(tracked)),
     ):
         pass
     assert victim.read_bytes() == PRECIOUS["notes.txt"]
     journal.unlink()
-    with following(RunDirectory(tracked), ["mlflow"]):
+    with follow(RunDirectory(tracked)):
         pass
 
 
@@ -190,12 +195,12 @@ def test_a_database_of_mlflow_cannot_say_where_files_go(tracked: Path, home: Pat
     """Nor does a run that was moved write to where it was."""
     moved = home.parent / "moved"
     shutil.copytree(tracked, moved)
-    with pytest.raises(UserError, match="outside of it"), following(RunDirectory(moved), ["mlflow"]):
+    with pytest.raises(UserError, match="outside of it"), follow(RunDirectory(moved)):
         pass
     before = tree(home)
     with sqlite3.connect(moved / "mlflow" / "mlflow.db") as line:
         line.execute("update runs set artifact_uri = ?", ((home / "models").as_uri(),))
-    with pytest.raises(UserError, match=str(home / "models")), following(RunDirectory(moved), ["mlflow"]):
+    with pytest.raises(UserError, match=str(home / "models")), follow(RunDirectory(moved)):
         pass
     assert tree(home) == before
 

@@ -24,8 +24,8 @@ def test_the_mean_of_the_local_models_made_again_is_the_global_model(tmp_path: P
     expected = [record.state for record in run(*small(*words))][number - 1]
     list(run(*small(*words), tmp_path / "run"))
     directory = RunDirectory.open(tmp_path / "run")
-    simulation = Simulation(directory.experiment())
-    with state_of(directory, simulation, number, quiet) as state:
+    simulation = Simulation(directory.settings()[0])
+    with state_of(directory, simulation, directory.settings()[1], number, quiet) as state:
         weights = mean_weights(state.train(sample_clients(simulation.federation, number)))
         after = state.after()
     assert digest(weights) == digest({name: expected[name] for name in weights})
@@ -47,11 +47,11 @@ def test_local_models_made_again_are_those_that_the_run_recorded(tmp_path: Path,
     experiment, options = small(*words.split(), "evaluation.clients=true", "participation=0.75")
     *_, last = run(experiment, options, tmp_path / "run")
     directory = RunDirectory.open(tmp_path / "run")
-    simulation = Simulation(directory.experiment())
+    simulation = Simulation(directory.settings()[0])
     evaluate = Evaluator(simulation.task, simulation.dataset.test)
     drawn = sample_clients(simulation.federation, 3)
     assert list(last.local_models) == sorted(drawn)
-    with state_of(directory, simulation, 3, quiet) as state:
+    with state_of(directory, simulation, directory.settings()[1], 3, quiet) as state:
         for update in state.train(drawn[1:]):  # any part of them
             assert evaluate(update, classes=True).recorded() == last.local_models[update.client].recorded()
 

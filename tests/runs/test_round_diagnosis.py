@@ -57,7 +57,7 @@ def test_statistics_of_the_images_themselves(tmp_path: Path) -> None:
     *_, last = run(*small("rounds=1", "partition.alpha=0.1"), tmp_path / "run")
     directory = RunDirectory.open(tmp_path / "run")
     found, local = examine(directory, Wanted(statistics="batch", local=True, clients=[2]), "a", quiet).diagnoses
-    simulation = Simulation(directory.experiment())
+    simulation = Simulation(directory.settings()[0])
     model = simulation.task.build_model().train()
     model.load_state_dict(last.state)
     with torch.no_grad(), capture_representations(model) as seen:
@@ -73,7 +73,7 @@ def test_rounds_and_clients_that_are_not_there_are_named(tmp_path: Path) -> None
     """A round beyond the last, and a client that did not take part."""
     list(run(*small("participation=0.5", "rounds=1"), tmp_path / "run"))
     directory = RunDirectory.open(tmp_path / "run")
-    drawn = sample_clients(Simulation(directory.experiment()).federation, 1)
+    drawn = sample_clients(Simulation(directory.settings()[0]).federation, 1)
     absent = next(client for client in range(4) if client not in drawn)
     with pytest.raises(UserError, match="rounds 1 to 1, not 7"):
         examine(directory, Wanted(round=7), "a", quiet)
@@ -89,15 +89,15 @@ def examined(out: Path, *words: str, wanted: Wanted) -> Examination:
 def local_states(out: Path, number: int = 2) -> dict[int, tuple[State, int]]:
     """Return the clients' models of a round and their numbers of examples, in the order of the round."""
     directory = RunDirectory.open(out)
-    simulation = Simulation(directory.experiment())
-    with state_of(directory, simulation, number, quiet) as state:
+    simulation = Simulation(directory.settings()[0])
+    with state_of(directory, simulation, directory.settings()[1], number, quiet) as state:
         updates = list(state.train(sample_clients(simulation.federation, number)))
     return {each.client: ({**each.weights, **each.buffers}, each.examples) for each in updates}
 
 
 def rank_of(out: Path, state: State, classes: list[int] | None = None) -> float:
     """Return the effective rank by plain means: on all test images, or on those of some classes."""
-    simulation = Simulation(RunDirectory.open(out).experiment())
+    simulation = Simulation(RunDirectory.open(out).settings()[0])
     model = simulation.task.build_model().eval()
     model.load_state_dict(state)
     labels = simulation.dataset.test.labels
@@ -169,14 +169,14 @@ def test_clients_are_ranked_by_what_they_lost_and_by_leaving_them_out(tmp_path: 
     out = tmp_path / "run"
     found = examined(out, *words, "partition.alpha=0.1", wanted=Wanted(local=True))
     states, directory = local_states(out), RunDirectory.open(out)
-    simulation = Simulation(directory.experiment())
-    with state_of(directory, simulation, 2, quiet) as state:
+    simulation = Simulation(directory.settings()[0])
+    with state_of(directory, simulation, directory.settings()[1], 2, quiet) as state:
         sent = state.sent()
     assert found.blame is not None
     assert [each.lost for each in found.blame.suspects] == sorted(each.lost for each in found.blame.suspects)[::-1]
     assert {each.client for each in found.blame.suspects} == states.keys()
     for each in found.blame.suspects:
-        mean = STATISTICS[directory.experiment().batchnorm]()
+        mean = STATISTICS[directory.settings()[0].batchnorm]()
         for client, (theirs, examples) in states.items():
             if client != each.client:
                 mean.add(theirs, examples)
@@ -216,8 +216,8 @@ def test_the_average_of_kept_models_is_the_servers(tmp_path: Path) -> None:
     *_, last = run(*small("rounds=2", "batchnorm=pooled"), tmp_path / "run")
     directory = RunDirectory.open(tmp_path / "run")
     kept = KeptModels(tmp_path, STATISTICS["pooled"])
-    simulation = Simulation(directory.experiment())
-    with state_of(directory, simulation, 2, quiet) as state:
+    simulation = Simulation(directory.settings()[0])
+    with state_of(directory, simulation, directory.settings()[1], 2, quiet) as state:
         for update in state.train(sample_clients(simulation.federation, 2)):
             kept.keep(update)
     assert digest(kept.average()) == digest(last.state)

@@ -23,7 +23,7 @@ WORDS = ["participation=0.75", "regularizers=feddecorr", "batchnorm=local"]
 @pytest.fixture(scope="module")
 def apart() -> Iterator[Apart]:
     """Return clients that live in processes of their own, each with its own shard and nothing else."""
-    clients = Apart(small())
+    clients = Apart(small().experiment)
     yield clients
     clients.close()
 
@@ -57,7 +57,7 @@ def test_a_connection_that_was_made_for_another_experiment_is_refused(tmp_path: 
     with pytest.raises(UserError, match=r"another experiment \(training\.lr: 0\.1 there, 0\.05 here\)"):
         list(run(*small(), tmp_path / "run", through=connection))
     assert not (tmp_path / "run").exists()
-    assert len(list(run(connection.federation.experiment, tmp_path / "run", through=connection))) == 3
+    assert len(list(run(connection.federation.experiment, small().options, tmp_path / "run", through=connection))) == 3
 
 
 def test_a_task_survives_being_written_down() -> None:
@@ -86,4 +86,4 @@ def test_a_shard_is_what_the_split_says() -> None:
 
 def test_a_single_class_cannot_be_learned() -> None:
     with pytest.raises(UserError, match="the only class is 'cat'"):
-        Task(small(), (1, 8, 8), ("cat",), (0.0,), (1.0,))
+        Task(small().experiment, (1, 8, 8), ("cat",), (0.0,), (1.0,))

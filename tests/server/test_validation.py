@@ -106,13 +106,17 @@ def test_who_sends_what_cannot_be_is_missing_and_the_run_goes_on(name: str, tmp_
     """The others count as if they had been alone; the reason is short and printable, and every line can be read."""
     spoil, reason = WRONG[name]
     experiment, options = small(*WORDS)
-    found = list(run(experiment, options, tmp_path / "run", through=Spoilt(experiment, {1: spoil})))
+    found = list(run(experiment, options, tmp_path / "run", through=Spoilt(experiment, {1: spoil}, options.evaluation)))
     assert [list(record.missing) for record in found] == [[1], [1]]
     why = found[0].missing[1]
     assert why.isprintable()
     assert len(why) <= 500
     expected = result(
-        run(experiment, options, through=Spoilt(experiment, {1: lambda sent: Failure(sent.round, 1, why)}))
+        run(
+            experiment,
+            options,
+            through=Spoilt(experiment, {1: lambda sent: Failure(sent.round, 1, why)}, options.evaluation),
+        )
     )
     assert result(found) == expected
     for line in (tmp_path / "run" / "rounds.jsonl").read_bytes().splitlines():
@@ -128,7 +132,14 @@ def test_who_sends_what_cannot_be_is_missing_and_the_run_goes_on(name: str, tmp_
 def test_without_leave_to_go_on_the_run_ends_with_a_sentence(name: str, tmp_path: Path) -> None:
     experiment, options = small()
     with pytest.raises(RunError, match="client 1 failed in round 1: ") as caught:
-        list(run(experiment, options, tmp_path / "run", through=Spoilt(experiment, {1: WRONG[name][0]})))
+        list(
+            run(
+                experiment,
+                options,
+                tmp_path / "run",
+                through=Spoilt(experiment, {1: WRONG[name][0]}, options.evaluation),
+            )
+        )
     assert str(caught.value).isprintable()
 
 
@@ -179,7 +190,7 @@ def test_the_largest_updates_that_count_leave_every_server_finite(name: str) -> 
                 broadcast.round, client, int(sizes[client]), amount, full(broadcast.weights), buffers, full(extra), {}
             )
 
-    for now in federate(federation.start(), federation, largest):
+    for now in federate(federation.start(), federation, largest, rounds=range(1, 7)):
         assert now.missing == {}
         for state in vars(now.server).values():
             assert all(bool(tensor.isfinite().all()) for tensor in state.values())

@@ -36,7 +36,7 @@ def outcome(store: Path) -> dict[str, Any]:
 def straight(given: list[Arm], store: Path) -> dict[str, Any]:
     """Return the same of runs that were done one after another in this process."""
     for arm in given:
-        list(run(arm.experiment, store / arm.experiment.digest()))
+        list(run(arm.experiment, arm.options, store / arm.experiment.digest()))
     return outcome(store)
 
 
@@ -60,7 +60,7 @@ def test_what_is_done_is_not_touched_again(tmp_path: Path) -> None:
 def test_an_interrupted_run_goes_on_where_it_was(tmp_path: Path) -> None:
     (arm,) = given = arms("method=fedprox")
     path = tmp_path / "store" / arm.experiment.digest()
-    records = run(arm.experiment, path)
+    records = run(arm.experiment, arm.options, path)
     next(records)
     records.close()
     first = RunDirectory.open(path).rounds()
@@ -131,7 +131,7 @@ def test_a_run_that_another_process_holds_is_waited_for(tmp_path: Path) -> None:
     """It counts when it is done there; if it is let go before, it is taken up."""
     one, other = arms("method=fedavg", "method=fedprox")
     told: list[Status] = []
-    elsewhere = iter(run(one.experiment, tmp_path / one.experiment.digest()))
+    elsewhere = iter(run(one.experiment, one.options, tmp_path / one.experiment.digest()))
     next(elsewhere)
     assert RunDirectory(tmp_path / one.experiment.digest()).is_held()
 

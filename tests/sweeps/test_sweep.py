@@ -31,7 +31,7 @@ def test_a_run_has_the_settings_that_its_words_say() -> None:
     """The same as on the command line."""
     arms = study("method=fedavg,moon", "model.widths=[8,16],[4]", "training.lr=0.1").arms("", 1)
     expected = [
-        small(f"method={method}", f"model.widths={widths}", "training.lr=0.1", "seed=0")
+        small(f"method={method}", f"model.widths={widths}", "training.lr=0.1", "seed=0").experiment
         for method in ("fedavg", "moon")
         for widths in ("[8,16]", "[4]")
     ]
@@ -42,8 +42,8 @@ def test_a_file_may_hold_whole_tables_as_values() -> None:
     kinds = [{"name": "classes", "per_client": 2}, "homogeneous"]
     arms = study(over={"partition": kinds}).arms("", 1)
     assert [arm.experiment for arm in arms] == [
-        small("partition=classes", "partition.per_client=2"),
-        small("partition=homogeneous"),
+        small("partition=classes", "partition.per_client=2").experiment,
+        small("partition=homogeneous").experiment,
     ]
 
 
@@ -123,7 +123,7 @@ def test_the_table_has_mean_and_deviation_over_the_seeds_and_shows_what_is_missi
     def summary(accuracy: float) -> Summary:
         model = {"accuracy": accuracy, "effective_rank": 100 * accuracy}
         settings = {"training": {"schedule": {"name": "constant"}}}
-        return Summary("", settings, "", {}, [{"round": 1, "model": model}], None, {}, {})
+        return Summary("", settings, {}, "", {}, [{"round": 1, "model": model}], None, {}, {})
 
     results = [
         Result({"clients": 2, "seed": 0}, summary(0.1)),

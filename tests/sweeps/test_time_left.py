@@ -101,7 +101,8 @@ def test_before_any_round_nothing_is_claimed() -> None:
 
 
 def test_a_kind_of_run_that_was_not_seen_yet_takes_as_long_as_all_others() -> None:
-    pace = Pace({"plain": small(*PLAIN), "dear": small(*DEAR), "twice": small(*PLAIN, "training.epochs=4")})
+    twice = small(*PLAIN, "training.epochs=4").experiment
+    pace = Pace({"plain": small(*PLAIN).experiment, "dear": small(*DEAR).experiment, "twice": twice})
     pace.learn_round("plain", 5.0)
     assert pace.seconds("dear", 2, begun=True) == pytest.approx(10.0)
     assert pace.seconds("twice", 2, begun=True) == pytest.approx(20.0)

@@ -52,6 +52,7 @@ def test_one_client_with_one_step_is_plain_sgd_bit_for_bit(model: str) -> None:
         simulation.federation.start(),
         simulation.federation,
         lambda sent, clients: (client(sent, simulation.shards[number], {})[0] for number in clients),
+        rounds=range(1, 2),
     )
     server = next(rounds).server
     expected = by_hand(simulation, lr=0.05)

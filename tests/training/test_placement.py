@@ -22,7 +22,7 @@ IMAGES = torch.randn(4, 3, 16, 16, generator=torch.Generator().manual_seed(1))
 
 def build(model: Model, **training: Any) -> nn.Module:
     with seeded(0, "test"):
-        return prepare(model.build((3, 16, 16), 5), Training(**training))
+        return prepare(model.build((3, 16, 16), 5), Training(**training), "cpu")
 
 
 def fails(_module: nn.Module, _inputs: object) -> None:

@@ -110,10 +110,8 @@ class Broken(Transform):
 
 def test_hostile_messages_take_the_road_of_all_others_wherever_the_attack_is_chosen() -> None:
     for transforms in ({"broken": Broken(), "clip": Clip()}, {"clip": Clip(), "broken": Broken()}):
-        experiment, options = small("missing=continue", "rounds=1").experiment.model_copy(
-            update={"transforms": transforms}
-        )
-        (record,) = run(experiment, options)
+        experiment, options = small("missing=continue", "rounds=1")
+        (record,) = run(experiment.model_copy(update={"transforms": transforms}), options)
         assert list(record.missing) == [0]
         assert "its weights hold NaN or infinity" in record.missing[0]
 

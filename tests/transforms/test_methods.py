@@ -23,6 +23,7 @@ from feddecorr.core.messages import Broadcast, Server, Update
 from feddecorr.core.paths import InnerPath
 from feddecorr.core.randomness import generator
 from feddecorr.core.states import State
+from feddecorr.engines.serial import Serial
 from feddecorr.methods import METHODS
 from feddecorr.server.federation import Simulation
 from feddecorr.server.rounds import federate
@@ -259,8 +260,12 @@ def test_a_round_is_what_the_method_makes_of_what_the_transform_leaves(
     simulation = Simulation(experiment)
     federation, server = simulation.federation, simulation.federation.start()
     apart = Memories(InnerPath(tmp_path) / "apart")
-    with simulation.open(Memories(InnerPath(tmp_path) / "run")) as run_clients, simulation.apart().open(apart) as train:
-        for now in federate(server, federation, run_clients):
+    whole, alone = simulation, simulation.apart()
+    with (
+        Serial().open(whole.task, whole.shards, Memories(InnerPath(tmp_path) / "run")) as run_clients,
+        Serial().open(alone.task, alone.shards, apart) as train,
+    ):
+        for now in federate(server, federation, run_clients, rounds=range(1, 4)):
             broadcast = experiment.method.broadcast(now.number, server)
             known = known_before(experiment, simulation, server, broadcast)
             sent = [of_update(each) for each in train(broadcast, now.clients) if isinstance(each, Update)]

@@ -53,7 +53,7 @@ class Evaluator:
         self._task = task
         self._batches = images.split(task.evaluation.batch)
         self._parallel_jobs = min(parallel_jobs, len(self._batches))
-        self._measures = task.experiment.evaluation.measures
+        self._measures = task.evaluation.measures
         self._threads = task.experiment.training.threads
         self._known: tuple[State, Diagnosis] | None = None  # the last spread, and what it follows from
 

@@ -100,7 +100,7 @@ def entry_of(record: Record) -> TrackerEntry:
     spectra: dict[str, Sequence[float]] = {}
     models = {"": record.model} | {f"clients/{client}/": found for client, found in record.local_models.items()}
     for place, model in models.items():
-        for name, value in (model.recorded() if model else {}).items():
+        for name, value in (model.recorded() | (model.measures or {}) if model else {}).items():
             if isinstance(value, int | float):
                 scalars[place + name] = float(value)
             elif name == "singular_values":

@@ -220,7 +220,7 @@ def test_seeds_are_judged_when_all_that_are_declared_are_done_and_no_others() ->
 
     def records(seeds: Container[int], gain: float) -> list[Summary]:
         return [
-            summary(arm.experiment, accuracy=0.5 + gain * (arm.labels["regularizer"] != "none") + wobble(arm))
+            summary(arm, accuracy=0.5 + gain * (arm.labels["regularizer"] != "none") + wobble(arm))
             for arm in arms
             if arm.labels["seed"] in seeds
         ]
@@ -269,7 +269,7 @@ def test_all_runs_of_the_study_that_answers_a_claim_are_one_setting(number: str,
     """Though rounds, and those over which the learning rate falls, go with clients and local epochs."""
     _, study, trials = MEASURED[number]
     arms = STUDIES[study].arms(scale, seeds=3)
-    made = [Summary.from_dict({**summary(arm.experiment).to_dict(), "spectrum": spectrum(arm)}) for arm in arms]
+    made = [Summary.from_dict({**summary(arm).to_dict(), "spectrum": spectrum(arm)}) for arm in arms]
     (trial,) = trials(runs_of(made))
     assert len(trial.runs) == len(arms)
     assert all(len(part.sample) == 3 for part in trial.parts)

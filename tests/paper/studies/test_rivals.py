@@ -16,7 +16,7 @@ def table(arms: Sequence[Arm], seconds: dict[str, float]) -> dict[tuple[str, str
     """Return the rows of the first table by method, head and regularizer, where rounds take so long by method."""
 
     def make(arm: Arm) -> Summary:
-        found = summary(arm.experiment, local_rank=5.0)
+        found = summary(arm, local_rank=5.0)
         measured = dict.fromkeys(NEURAL_COLLAPSE.values(), 0.25)
         time = seconds.get(str(arm.labels["method"]), 1.0)
         lines = [{**line, "seconds": time, "model": {**line["model"], **measured}} for line in found.rounds]
