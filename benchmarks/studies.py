@@ -28,6 +28,7 @@ import psutil
 
 from benchmarks.recording import write_record
 from feddecorr.config.experiment import Experiment
+from feddecorr.config.options import RunOptions
 from feddecorr.config.overrides import read_overrides
 from feddecorr.config.settings import parse_settings
 from feddecorr.engines.allocator import keep_freed_memory

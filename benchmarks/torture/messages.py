@@ -289,7 +289,7 @@ def _read_back(out: Path) -> list[str]:
 
 def torture_introductions(count: int, chance: random.Random, folder: Path) -> dict[str, Any]:  # noqa: ARG001 - writes nothing
     """Change what nodes say of themselves; what is taken must be of use together with what others say."""
-    simulation, experiment = _simulation(), small_experiment(*WORDS)
+    simulation, experiment = _simulation(), small_experiment(*WORDS)[0]
     others = [introduction(simulation, client) for client in range(1, CLIENTS)]
     whole = introduction(simulation, 0).to_bytes()
     wrong, refused = list[str](), 0

@@ -134,7 +134,7 @@ class Reader:
 def read_settings(settings: dict[str, Any]) -> None:
     """See that a file holds an experiment, and perhaps beside it what a sweep does with it."""
     Sweep.parse(settings.pop("sweep", {}))
-    Experiment.parse(settings)
+    parse_settings(settings)
 
 
 def then_stop(parse: Callable[..., object]) -> Callable[..., None]:
