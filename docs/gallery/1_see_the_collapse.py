@@ -17,10 +17,9 @@ for classes in (10, 5, 2):
     experiment = feddecorr.Experiment(
         partition={"name": "classes", "per_client": classes},
         model={"name": "convnet", "widths": [16, 32, 128]},
-        evaluation={"clients": True},
-        rounds=5,
     )
-    *_, last[classes] = feddecorr.run(experiment)
+    options = feddecorr.RunOptions(rounds=5, evaluation={"clients": True})
+    *_, last[classes] = feddecorr.run(experiment, options)
 
 # %%
 # The spectrum tells it: singular values of the covariance of all test images' representations, largest first, as the

@@ -17,9 +17,8 @@ for name, terms in {"FedAvg": {}, "FedAvg with FedDecorr": {"feddecorr": {"beta"
         partition={"name": "dirichlet", "alpha": 0.05},
         model={"name": "convnet", "widths": [16, 32, 128]},
         regularizers=terms,
-        rounds=8,
     )
-    runs[name] = list(feddecorr.run(experiment))
+    runs[name] = list(feddecorr.run(experiment, feddecorr.RunOptions(rounds=8)))
 
 # %%
 # The term lifts the tail of the spectrum. Ten easy classes need few dimensions, so accuracy has little to gain from

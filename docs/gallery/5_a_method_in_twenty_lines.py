@@ -41,9 +41,8 @@ for method in ("fedavg", Slow(share=0.5), Slow(share=0.2)):
         training={"epochs": 2},
         method=method,
         regularizers="feddecorr",
-        rounds=10,
     )
-    records = list(feddecorr.run(experiment))
+    records = list(feddecorr.run(experiment, feddecorr.RunOptions(rounds=10)))
     name = f"share {method.share:g}" if isinstance(method, Slow) else "FedAvg"
     panel.plot([record.round for record in records], [record.accuracy for record in records], label=name)
 panel.set(xlabel="round", ylabel="accuracy", ylim=(0, 1))

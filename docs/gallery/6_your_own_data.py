@@ -32,7 +32,6 @@ experiment = feddecorr.Experiment(
     model={"name": "convnet", "widths": [8, 32]},
     training={"epochs": 3},
     regularizers="feddecorr",
-    rounds=6,
 )
 held = experiment.data.load().train.labels.numpy()
 parts = experiment.partition.split(held, clients=experiment.clients, seed=experiment.seed)
@@ -52,7 +51,7 @@ plt.show()
 # %%
 # And the run. It keeps the sha256 of all pixels and labels, so that it is never gone on with on other data.
 
-records = list(feddecorr.run(experiment))
+records = list(feddecorr.run(experiment, feddecorr.RunOptions(rounds=6)))
 figure, panel = plt.subplots(figsize=(5, 3.2), layout="constrained")
 panel.plot([record.round for record in records], [record.accuracy for record in records], marker="o")
 panel.set(xlabel="round", ylabel="accuracy", ylim=(0, 1))

@@ -21,10 +21,9 @@ for alpha, beta, seed in product((0.05, 0.5), (0, 0.1), range(3)):
         model={"name": "convnet", "widths": [8, 16, 64]},
         training={"epochs": 2},
         regularizers={"feddecorr": {"beta": beta}} if beta else {},
-        rounds=6,
         seed=seed,
     )
-    for _record in feddecorr.ensure(experiment, f"runs/{experiment.digest()}"):
+    for _record in feddecorr.ensure(experiment, feddecorr.RunOptions(rounds=6), f"runs/{experiment.digest()}"):
         pass
 
 # %%

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from feddecorr.runs.pipeline import ensure, resume, run
     from feddecorr.runs.record import Record
     from feddecorr.server.federation import Connection, Evaluating, Federation, Roster, RunClients, Simulation
-    from feddecorr.trackers.tracker import Tracker
+    from feddecorr.trackers.tracker import Tracker, TrackerEntry, TrackerLog
     from feddecorr.training.client import Client
     from feddecorr.training.shards import Shard, Shards
     from feddecorr.training.task import Task
@@ -113,6 +113,8 @@ _HOMES = {
     "Task": "feddecorr.training.task",
     "Term": "feddecorr.objective.terms",
     "Tracker": "feddecorr.trackers.tracker",
+    "TrackerEntry": "feddecorr.trackers.tracker",
+    "TrackerLog": "feddecorr.trackers.tracker",
     "Trained": "feddecorr.objective.context",
     "Transform": "feddecorr.transforms.transform",
     "Update": "feddecorr.core.messages",
@@ -195,6 +197,8 @@ __all__ = [
     "Task",
     "Term",
     "Tracker",
+    "TrackerEntry",
+    "TrackerLog",
     "Trained",
     "Transform",
     "Update",

@@ -34,7 +34,9 @@ from typer.main import get_command
 
 import feddecorr
 from feddecorr.config.experiment import Experiment
+from feddecorr.config.options import RunOptions
 from feddecorr.config.overrides import read_overrides
+from feddecorr.config.settings import parse_settings, to_settings
 from feddecorr.paper.commands import app
 from feddecorr.sweeps.sweep import Sweep
 
@@ -220,7 +222,7 @@ def interrupt(*_: object, **__: object) -> None:
 def read_settings(settings: dict[str, Any]) -> None:
     """See that a file holds an experiment, and perhaps beside it what a sweep does with it."""
     Sweep.parse(settings.pop("sweep", {}))
-    Experiment.parse(settings)
+    parse_settings(settings)
 
 
 def then_stop(parse: Callable[..., object]) -> Callable[..., None]:
@@ -248,11 +250,14 @@ def shortly(start: Callable[..., object]) -> Callable[..., object]:
     """Return the function with its experiment shortened as commands are; a connection is for none but its own."""
 
     @wraps(start)
-    def start_shorter(experiment: Experiment, *arguments: Any, **options: Any) -> object:
-        if "through" in options:
-            return start(experiment, *arguments, **options)
-        shorter = Experiment.parse(read_overrides(SHORT_RUN.split(), onto=experiment.to_dict()))
-        return start(shorter, *arguments, **options)
+    def start_shorter(
+        experiment: Experiment, options: RunOptions | None = None, *arguments: Any, **others: Any
+    ) -> object:
+        if "through" in others:
+            return start(experiment, options, *arguments, **others)
+        settings = to_settings(experiment, options or RunOptions())
+        shorter = parse_settings(read_overrides(SHORT_RUN.split(), onto=settings))
+        return start(*shorter, *arguments, **others)
 
     return start_shorter
 
