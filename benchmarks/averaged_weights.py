@@ -19,12 +19,12 @@ from pathlib import Path
 from benchmarks.methods_accuracy import accuracy
 from benchmarks.recording import write_record
 from feddecorr.config.overrides import read_overrides
-from feddecorr.config.settings import parse_settings
 from feddecorr.core.states import Mean, State
 from feddecorr.paper.scales import find_scale
 from feddecorr.results.sample import Sample
 from feddecorr.runs.pipeline import run
 from feddecorr.server.federation import Simulation
+from feddecorr.settings.flat import parse_settings
 
 LAST = 10
 SCHEDULES = ("constant", "cosine")

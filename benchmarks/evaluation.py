@@ -24,11 +24,11 @@ import torch
 from benchmarks.recording import write_record
 from benchmarks.turns import Contestant, contest, take_part
 from feddecorr.config.overrides import read_overrides
-from feddecorr.config.settings import parse_settings
 from feddecorr.engines.allocator import keep_freed_memory
 from feddecorr.runs.eval_schedule import rhythm
 from feddecorr.runs.pipeline import run
 from feddecorr.server.federation import Simulation
+from feddecorr.settings.flat import parse_settings
 
 DATA = ["data=synthetic", "data.test=10000", "partition=homogeneous", "training.epochs=1", "engine=pool"]
 MANY = [

@@ -26,12 +26,12 @@ import psutil
 
 from benchmarks.recording import write_record
 from feddecorr.config.overrides import read_overrides
-from feddecorr.config.settings import parse_settings
 from feddecorr.core.messages import Broadcast
 from feddecorr.core.wire import from_bytes, to_bytes
 from feddecorr.flower.simulation import start_simulation
 from feddecorr.runs.pipeline import run
 from feddecorr.server.federation import Simulation
+from feddecorr.settings.flat import parse_settings
 
 ENGINES = ("serial", "pool", "flower")
 TEN = ["data=digits", "clients=10", "regularizers=feddecorr", "training.epochs=1", "evaluation.every=1000"]

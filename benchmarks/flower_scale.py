@@ -37,15 +37,15 @@ from flwr.superlink.grid import InMemoryGrid
 
 from benchmarks.recording import write_record
 from feddecorr.config.overrides import read_overrides
-from feddecorr.config.settings import parse_settings
 from feddecorr.core.messages import Broadcast, Update
 from feddecorr.core.wire import from_bytes, to_bytes
 from feddecorr.data import PixelSums
+from feddecorr.deployment.server import Deployment
 from feddecorr.flower.client_app import MAX_BYTES
 from feddecorr.flower.data_summary import DataSummary
-from feddecorr.flower.deployment import Deployment
 from feddecorr.flower.payload import pack, to_arrays, unpack
 from feddecorr.runs.pipeline import ensure
+from feddecorr.settings.flat import parse_settings
 
 PIXELS = torch.zeros(2, 32, 32, 3, dtype=torch.uint8)
 SUMS = PixelSums.of(PIXELS.add(torch.tensor([[[[0]]], [[[2]]]], dtype=torch.uint8)))

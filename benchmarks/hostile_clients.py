@@ -22,9 +22,9 @@ from typing import NamedTuple
 
 from benchmarks.recording import write_record
 from feddecorr.config.overrides import read_overrides
-from feddecorr.config.settings import parse_settings
 from feddecorr.errors import RunError
 from feddecorr.runs.pipeline import run
+from feddecorr.settings.flat import parse_settings
 
 LAST = 5
 KEPT = 10

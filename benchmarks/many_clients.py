@@ -27,9 +27,9 @@ import psutil
 from benchmarks.recording import write_record
 from benchmarks.turns import environment
 from feddecorr.config.overrides import read_overrides
-from feddecorr.config.settings import parse_settings
 from feddecorr.engines.processes import context
 from feddecorr.runs.pipeline import run
+from feddecorr.settings.flat import parse_settings
 
 FEW, MANY = 1000, (100_000, 1_000_000)
 COHORT, ROUNDS = 50, 12

@@ -18,8 +18,8 @@ import psutil
 
 from benchmarks.recording import write_record
 from feddecorr.config.overrides import read_overrides
-from feddecorr.config.settings import parse_settings
 from feddecorr.runs.pipeline import run
+from feddecorr.settings.flat import parse_settings
 
 WORDS = [
     "data=synthetic", "data.train=200", "data.test=100", "data.size=8", "data.channels=1", "clients=4",

@@ -19,13 +19,13 @@ import torch
 
 from benchmarks.recording import write_record
 from feddecorr.config.overrides import read_overrides
-from feddecorr.config.settings import parse_settings
 from feddecorr.core.states import State
 from feddecorr.core.threads import threads
 from feddecorr.engines.allocator import keep_freed_memory
 from feddecorr.methods import METHODS
 from feddecorr.runs.pipeline import run
 from feddecorr.server.federation import Simulation
+from feddecorr.settings.flat import parse_settings
 
 LAST = 5
 CURVES_OF_RUNS = "accuracy after each round"

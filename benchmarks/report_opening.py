@@ -23,14 +23,14 @@ from playwright.sync_api import sync_playwright
 
 from benchmarks.recording import write_record
 from feddecorr.config.experiment import Experiment
-from feddecorr.config.options import RunOptions
 from feddecorr.config.overrides import read_overrides
-from feddecorr.config.settings import parse_settings
 from feddecorr.core.files import load_tensors
 from feddecorr.report.runs_page import write_report
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.files import Mark, write_weights
 from feddecorr.runs.pipeline import run
+from feddecorr.settings.flat import parse_settings
+from feddecorr.settings.options import RunOptions
 
 WORDS = ("data=digits", "rounds=1", "training.epochs=1", "regularizers=feddecorr")
 DRAWN = "[...document.querySelectorAll('.plotly-graph-div')].every(figure => figure.querySelector('.trace, .hm'))"

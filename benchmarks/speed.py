@@ -25,10 +25,10 @@ from torch.nn.functional import cross_entropy
 from benchmarks.recording import write_record
 from benchmarks.turns import Contestant, contest, take_part
 from feddecorr.config.overrides import read_overrides
-from feddecorr.config.settings import parse_settings
 from feddecorr.runs.pipeline import run
 from feddecorr.server.federation import Simulation
 from feddecorr.server.rounds import sample_clients
+from feddecorr.settings.flat import parse_settings
 
 SETTINGS: dict[str, list[str]] = {
     "10 clients, Dirichlet 0.5, 10 000 images, batch 64": [

@@ -28,14 +28,14 @@ import psutil
 
 from benchmarks.recording import write_record
 from feddecorr.config.experiment import Experiment
-from feddecorr.config.options import RunOptions
 from feddecorr.config.overrides import read_overrides
-from feddecorr.config.settings import parse_settings
 from feddecorr.engines.allocator import keep_freed_memory
 from feddecorr.engines.pool import Pool
 from feddecorr.engines.processes import context
 from feddecorr.results.study import Arm
 from feddecorr.runs.pipeline import run
+from feddecorr.settings.flat import parse_settings
+from feddecorr.settings.options import RunOptions
 from feddecorr.sweeps.runner import run_all
 from feddecorr.sweeps.status import Status
 

@@ -19,7 +19,7 @@ from benchmarks.recording import write_record
 from benchmarks.speed import ours
 from benchmarks.turns import Contestant, contest, take_part
 from feddecorr.config.overrides import read_overrides
-from feddecorr.config.settings import parse_settings
+from feddecorr.settings.flat import parse_settings
 
 WORDS = [
     "data=synthetic", "data.test=10", "model=resnet18", "training.epochs=1", "evaluation.every=1000",

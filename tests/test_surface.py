@@ -8,7 +8,7 @@ from importlib import import_module
 from pages import ROOT, all_pages
 from surface import SURFACE, said_of
 
-from feddecorr.config.options import REGISTRIES
+from feddecorr.settings.options import REGISTRIES
 
 PAGES = {page.path: page for page in all_pages()}
 PAGE = PAGES["docs/extending.md"].text

@@ -26,7 +26,7 @@ import psutil
 
 from benchmarks.recording import write_record
 from benchmarks.torture.small_runs import WORDS
-from feddecorr.config.settings import parse_settings
+from feddecorr.settings.flat import parse_settings
 
 EARLY = 10
 """The round of a process whose figures the later ones are compared with: all has been used once by then."""

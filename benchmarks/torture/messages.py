@@ -45,7 +45,6 @@ from benchmarks.torture.mutations import JSON, change_bytes, change_json, change
 from benchmarks.torture.small_runs import small_experiment
 from feddecorr.collapse.statistics import Moments
 from feddecorr.config.experiment import Experiment
-from feddecorr.config.options import RunOptions
 from feddecorr.core.checks import LONGEST_TEXT
 from feddecorr.core.client_memory import Memories
 from feddecorr.core.evidence import Evidence
@@ -54,13 +53,15 @@ from feddecorr.core.parsing import parse_json
 from feddecorr.core.states import State
 from feddecorr.core.wire import from_bytes, to_bytes
 from feddecorr.data.dataset import PixelSums
+from feddecorr.deployment import server as deployment
 from feddecorr.errors import RunError, UserError
-from feddecorr.flower import connected_nodes, deployment
+from feddecorr.flower import connected_nodes
 from feddecorr.flower.data_summary import DataSummary, federation_of
 from feddecorr.flower.payload import BYTES, CONFIG, CONTENT, pack, to_arrays, unpack
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import run
 from feddecorr.server.federation import Connection, Federation, RunClients, Simulation
+from feddecorr.settings.options import RunOptions
 
 CLIENTS, HOSTILE = 10, 4
 ROUNDS = 10

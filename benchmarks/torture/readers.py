@@ -25,7 +25,6 @@ from benchmarks.torture.small_runs import WORDS, small_experiment
 from feddecorr.cli.choosing import choose_runs
 from feddecorr.collapse.statistics import Statistics
 from feddecorr.config.overrides import read_overrides
-from feddecorr.config.settings import parse_settings, to_settings
 from feddecorr.core.evidence import Evidence
 from feddecorr.core.messages import Broadcast, Update
 from feddecorr.core.trust import STRANGER
@@ -50,6 +49,7 @@ from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import run
 from feddecorr.runs.writer import RunWriter
 from feddecorr.server.federation import Simulation
+from feddecorr.settings.flat import parse_settings, to_settings
 from feddecorr.training.task import Task
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from feddecorr.config.experiment import Experiment
-from feddecorr.config.options import RunOptions
 from feddecorr.config.overrides import read_overrides
-from feddecorr.config.settings import parse_settings
+from feddecorr.settings.flat import parse_settings
+from feddecorr.settings.options import RunOptions
 
 WORDS = [
     "data=synthetic", "data.train=120", "data.test=40", "data.classes=4", "data.channels=1", "data.size=8",

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from feddecorr.collapse.statistics import Statistics
     from feddecorr.config.experiment import Experiment
     from feddecorr.config.measures import Measure
-    from feddecorr.config.options import RunOptions
-    from feddecorr.config.settings import parse_settings
     from feddecorr.core.client_memory import Memories
     from feddecorr.core.evidence import Evidence
     from feddecorr.core.messages import Broadcast, Failure, RoundInfo, Server, Update, failure
@@ -53,6 +51,8 @@ if TYPE_CHECKING:
     from feddecorr.runs.pipeline import ensure, resume, run
     from feddecorr.runs.record import Record
     from feddecorr.server.federation import Connection, Evaluating, Federation, Roster, RunClients, Simulation
+    from feddecorr.settings.flat import parse_settings
+    from feddecorr.settings.options import RunOptions
     from feddecorr.trackers.tracker import Tracker, TrackerEntry, TrackerLog
     from feddecorr.training.client import Client
     from feddecorr.training.shards import Shard, Shards
@@ -101,7 +101,7 @@ _HOMES = {
     "RunClients": "feddecorr.server.federation",
     "RunDirectory": "feddecorr.runs.directory",
     "RunError": "feddecorr.errors",
-    "RunOptions": "feddecorr.config.options",
+    "RunOptions": "feddecorr.settings.options",
     "Server": "feddecorr.core.messages",
     "Shape": "feddecorr.models.model",
     "Shard": "feddecorr.training.shards",
@@ -133,7 +133,7 @@ _HOMES = {
     "linear": "feddecorr.objective.terms",
     "load_runs": "feddecorr.results.frames",
     "mean_weights": "feddecorr.methods.method",
-    "parse_settings": "feddecorr.config.settings",
+    "parse_settings": "feddecorr.settings.flat",
     "plot": "feddecorr.report.figures",
     "proximal": "feddecorr.objective.terms",
     "resume": "feddecorr.runs.pipeline",

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from command_line import CommandLine
 
-from feddecorr.config.settings import parse_settings
+from feddecorr.settings.flat import parse_settings
 
 
 def test_an_app_is_a_file_with_our_components_and_the_experiment(feddecorr: CommandLine, tmp_path: Path) -> None:
@@ -17,7 +17,7 @@ def test_an_app_is_a_file_with_our_components_and_the_experiment(feddecorr: Comm
     document = tomllib.loads((tmp_path / "app" / "pyproject.toml").read_text())
     assert document["project"]["dependencies"] == []
     app = document["tool"]["flwr"]["app"]
-    assert set(app["components"].values()) == {"feddecorr.flower.server_app:app", "feddecorr.flower.client_app:app"}
+    assert set(app["components"].values()) == {"feddecorr.deployment.server_app:app", "feddecorr.flower.client_app:app"}
     experiment, options = parse_settings(json.loads(app["config"]["experiment"]))
     assert experiment.to_dict() == made.document["experiment"]
     assert (experiment.clients, options.engine.to_dict()["wait"], app["config"]["rounds"]) == (3, 7.0, 4)

@@ -6,12 +6,12 @@ import pytest
 from command_line import CommandLine
 from small import forget_models, small
 
-from feddecorr.config.options import REGISTRIES
 from feddecorr.config.training import Evaluation, Training
 from feddecorr.core.registry import Config
 from feddecorr.errors import RunError
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import run
+from feddecorr.settings.options import REGISTRIES
 
 
 def test_show_prints_a_line_for_each_round(feddecorr: CommandLine, tmp_path: Path) -> None:

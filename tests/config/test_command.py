@@ -3,9 +3,9 @@ import shlex
 import pytest
 from small import small
 
-from feddecorr.config.options import REGISTRIES
 from feddecorr.config.overrides import read_overrides
-from feddecorr.config.settings import command, overrides, parse_settings, text
+from feddecorr.settings.flat import command, overrides, parse_settings, text
+from feddecorr.settings.options import REGISTRIES
 
 CASES = [
     "",

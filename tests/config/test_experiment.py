@@ -8,13 +8,13 @@ from pydantic import ValidationError
 from small import small
 
 from feddecorr.config.experiment import Experiment
-from feddecorr.config.options import REGISTRIES, RunOptions
 from feddecorr.config.overrides import read_overrides
-from feddecorr.config.settings import parse_settings, to_settings
 from feddecorr.engines.pool import Pool
 from feddecorr.errors import UserError
 from feddecorr.objective.regularizers import FedDecorr
 from feddecorr.partition import Dirichlet
+from feddecorr.settings.flat import parse_settings, to_settings
+from feddecorr.settings.options import REGISTRIES, RunOptions
 from feddecorr.trackers.wandb import WeightsAndBiases
 from feddecorr.transforms import Clip
 

@@ -15,12 +15,12 @@ from feddecorr.collapse.passes import diagnose
 from feddecorr.collapse.statistics import Statistics
 from feddecorr.config.measures import MEASURES
 from feddecorr.config.overrides import read_overrides
-from feddecorr.config.settings import overrides_of, parse_settings, to_settings
 from feddecorr.errors import UserError
 from feddecorr.results.summary import Summary
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import resume, run
 from feddecorr.runs.tracking import entry_of
+from feddecorr.settings.flat import overrides_of, parse_settings, to_settings
 
 WORDS = ("evaluation.measures=explained_variance,outside:Gini", "evaluation.measures.explained_variance.components=2")
 

@@ -13,13 +13,13 @@ from command_line import CommandLine
 from small import SETTINGS, result, simulate, small, write_settings
 
 from feddecorr.config.experiment import REGISTRIES, Experiment
-from feddecorr.config.settings import command
 from feddecorr.config.training import CHOICES
 from feddecorr.core.trust import VARIABLE, Trust
 from feddecorr.errors import UserError
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import resume, run
 from feddecorr.server.federation import Simulation
+from feddecorr.settings.flat import command
 from feddecorr.training.task import Task
 
 HOSTILE = """

@@ -10,7 +10,7 @@ from copies import cifar10_binary, cifar10_python, cifar10_sheets, mnist, tinyim
 from feddecorr.data import DATA, Cifar10, TinyImageNet, cache
 from feddecorr.data.cifar import TEN
 from feddecorr.data.dataset import Dataset
-from feddecorr.data.download import Debian, Home, Npm, Progress
+from feddecorr.data.download import Debian, DownloadProgress, Home, Npm
 from feddecorr.data.public import PublicData, Recipe, compare_digests, fetch, read_copy
 from feddecorr.errors import RunError, UserError
 
@@ -29,7 +29,7 @@ class Shelf:
     copy: Path | None
     name: str = "shelf"
 
-    def fetch(self, folder: Path, progress: Progress) -> Path:
+    def fetch(self, folder: Path, progress: DownloadProgress) -> Path:
         progress(f"taking from the {self.name}", 1, 1)
         (folder / "left over").touch()
         if self.copy is None:

@@ -12,7 +12,7 @@ from reader import Reader
 
 from feddecorr.core.threads import threads
 from feddecorr.data import Cifar10, Cifar100, FashionMnist, Mnist, TinyImageNet
-from feddecorr.data.download import Progress
+from feddecorr.data.download import DownloadProgress
 from feddecorr.data.public import PublicData
 
 STAND_INS: dict[type[PublicData], Callable[[], Files]] = {
@@ -32,7 +32,7 @@ class AtHand:
     files: Callable[[], Files]
     name: str = "home"
 
-    def fetch(self, folder: Path, progress: Progress) -> Path:
+    def fetch(self, folder: Path, progress: DownloadProgress) -> Path:
         """Write the copy out."""
         progress("writing a small copy", 0, 0)
         return write_folder(folder / "copy", self.files())

@@ -34,10 +34,10 @@ from typer.main import get_command
 
 import feddecorr
 from feddecorr.config.experiment import Experiment
-from feddecorr.config.options import RunOptions
 from feddecorr.config.overrides import read_overrides
-from feddecorr.config.settings import parse_settings, to_settings
 from feddecorr.paper.commands import app
+from feddecorr.settings.flat import parse_settings, to_settings
+from feddecorr.settings.options import RunOptions
 from feddecorr.sweeps.sweep import Sweep
 
 

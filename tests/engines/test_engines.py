@@ -8,10 +8,10 @@ from small import digest, result, simulate, small
 from feddecorr.core.client_memory import Memories
 from feddecorr.core.files import write_json
 from feddecorr.core.messages import Broadcast, Update
-from feddecorr.engines.table import ENGINES
 from feddecorr.errors import RunError, UserError
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import resume, run
+from feddecorr.settings.options import ENGINES
 
 TOGETHER = "model=mlp model.widths=[16] clients=6 partition.minimum=3 training.clients_per_batch=2"
 

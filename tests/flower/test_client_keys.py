@@ -11,9 +11,9 @@ from flwr.proto.node_pb2 import NodeInfo
 from local_grid import LocalGrid
 from small import Small, small
 
+from feddecorr.deployment.server import Deployment
 from feddecorr.errors import RunError
 from feddecorr.flower import connected_nodes
-from feddecorr.flower.deployment import Deployment
 from feddecorr.runs.pipeline import ensure
 
 WORDS = ["clients=3", "engine=flower", "engine.wait=0.01", "engine.authenticated=true", "rounds=2"]

@@ -14,21 +14,21 @@ from local_grid import Answer, LocalGrid
 from small import Small, digest, result, simulate, small
 
 from feddecorr import diagnose
-from feddecorr.config.options import RunOptions
 from feddecorr.core.evidence import Evidence
 from feddecorr.core.messages import Update
 from feddecorr.core.states import load_into
 from feddecorr.core.trust import VARIABLE
 from feddecorr.core.wire import from_bytes, to_bytes
 from feddecorr.data import Dataset, Images
+from feddecorr.deployment.server import Deployment
 from feddecorr.errors import RunError, UserError
 from feddecorr.flower import connected_nodes
 from feddecorr.flower.client_app import app
-from feddecorr.flower.deployment import Deployment
 from feddecorr.flower.payload import BYTES, CONFIG, CONTENT, unpack
 from feddecorr.methods import METHODS
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import ensure, resume, run
+from feddecorr.settings.options import RunOptions
 
 CLIENTS = 3
 WORDS = [f"clients={CLIENTS}", "engine=flower", "engine.wait=0.01"]

@@ -19,8 +19,9 @@ from sites import connect, federated, write_pictures, write_sites
 
 from feddecorr.core.messages import Broadcast
 from feddecorr.core.wire import to_bytes
+from feddecorr.deployment import server as deployment
 from feddecorr.errors import RunError
-from feddecorr.flower import connected_nodes, deployment, handlers
+from feddecorr.flower import connected_nodes, handlers
 from feddecorr.flower.exchange import BUSY
 from feddecorr.flower.payload import Payload
 from feddecorr.runs.directory import RunDirectory

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from feddecorr.config.experiment import Experiment
-from feddecorr.config.options import RunOptions
 from feddecorr.config.overrides import read_overrides
-from feddecorr.config.settings import parse_settings
 from feddecorr.results.study import Arm, Result
 from feddecorr.results.summary import Summary
+from feddecorr.settings.flat import parse_settings
+from feddecorr.settings.options import RunOptions
 
 SETTINGS = "data=cifar10 data.train=1000 clients=10 partition=dirichlet partition.alpha=0.1 rounds=12"
 ROUNDS = 12

@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 import torch
 
 from feddecorr.config.experiment import Experiment
-from feddecorr.config.options import RunOptions
 from feddecorr.config.overrides import read_overrides
-from feddecorr.config.settings import parse_settings
 from feddecorr.core.states import State
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.record import Record
 from feddecorr.server.federation import Simulation
+from feddecorr.settings.flat import parse_settings
+from feddecorr.settings.options import RunOptions
 
 SETTINGS: dict[str, Any] = {
     "data": {"name": "synthetic", "train": 120, "test": 40, "classes": 4, "channels": 1, "size": 8},

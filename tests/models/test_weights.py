@@ -5,12 +5,12 @@ import torch
 from safetensors.torch import save_file
 from small import digest, simulate, small
 
-from feddecorr.config.options import RunOptions
 from feddecorr.core.files import load_tensors
 from feddecorr.errors import UserError
 from feddecorr.models.weights import read_weights, weights_digest
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import resume, run
+from feddecorr.settings.options import RunOptions
 
 
 @pytest.fixture

@@ -6,10 +6,10 @@ from small import small
 
 from feddecorr.config.experiment import Experiment
 from feddecorr.config.overrides import read_overrides
-from feddecorr.config.settings import overrides_of
 from feddecorr.errors import UserError
 from feddecorr.objective.optimizers import FusedSGD, clip, clip_each
 from feddecorr.runs.pipeline import run
+from feddecorr.settings.flat import overrides_of
 
 
 @pytest.mark.parametrize("name", ["sgd", "adamw"])

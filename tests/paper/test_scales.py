@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from feddecorr.config.experiment import Experiment
-from feddecorr.config.options import RunOptions
-from feddecorr.config.settings import to_settings
 from feddecorr.errors import UserError
 from feddecorr.paper.grid import settings_of
 from feddecorr.paper.scales import PAPER, SCALE_OF, find_scale
 from feddecorr.results.study import SCALES
+from feddecorr.settings.flat import to_settings
+from feddecorr.settings.options import RunOptions
 
 
 def paper(**labels: Any) -> tuple[Experiment, RunOptions]:

@@ -13,7 +13,6 @@ from small import small
 
 from feddecorr.cli.choosing import choose_runs
 from feddecorr.config.overrides import read_overrides
-from feddecorr.config.settings import command, parse_settings, to_settings
 from feddecorr.core.trust import CLOSED
 from feddecorr.errors import UserError
 from feddecorr.paper.claims.evidence import runs_of
@@ -22,6 +21,7 @@ from feddecorr.results.result_tables import tabulate
 from feddecorr.results.summary import STATISTICS, Summary, read_summaries, write_summaries
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import run
+from feddecorr.settings.flat import command, parse_settings, to_settings
 from feddecorr.sweeps.printed_figures import FIGURES, FigureData
 
 EVALUATED = ["evaluation.clients=true", "evaluation.every=1", "evaluation.label_measures=always"]

@@ -12,10 +12,10 @@ import pytest
 from small import Small, digest, result, small
 
 import feddecorr
-from feddecorr.config.options import RunOptions
 from feddecorr.errors import UserError
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import ensure, resume, run
+from feddecorr.settings.options import RunOptions
 
 
 def contents(folder: Path) -> dict[str, bytes]:

@@ -5,13 +5,13 @@ from small import Small, small
 
 from feddecorr.cli.demo import RUNS, SETTINGS
 from feddecorr.collapse.diagnosis import Diagnosis
-from feddecorr.config.settings import parse_settings
 from feddecorr.core.messages import Server, Update
 from feddecorr.errors import UserError
 from feddecorr.loss.dying import DyingFeatures
 from feddecorr.runs.eval_schedule import rhythm
 from feddecorr.runs.evaluation import Evaluator
 from feddecorr.runs.pipeline import run
+from feddecorr.settings.flat import parse_settings
 from feddecorr.training.batches import epoch_sizes
 
 

@@ -19,7 +19,6 @@ from small import digest, result, simulate, small
 
 from feddecorr.config.experiment import Experiment
 from feddecorr.config.overrides import read_overrides
-from feddecorr.config.settings import parse_settings
 from feddecorr.core.client_memory import Memories
 from feddecorr.core.messages import Broadcast, Failure, RoundInfo, Update
 from feddecorr.core.paths import InnerPath
@@ -34,6 +33,7 @@ from feddecorr.runs.round_diagnosis import examine
 from feddecorr.server.accounting import privacy_spent
 from feddecorr.server.federation import Simulation
 from feddecorr.server.rounds import federate
+from feddecorr.settings.flat import parse_settings
 from feddecorr.training.client import Client
 from feddecorr.transforms import LocallyPrivate, Private
 from feddecorr.transforms.privacy_loss import NeighboringRelation, epsilon

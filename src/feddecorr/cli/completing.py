@@ -11,9 +11,9 @@ from feddecorr.errors import RunError
 
 if TYPE_CHECKING:
     from feddecorr.config.experiment import Experiment
-    from feddecorr.config.options import RunOptions
     from feddecorr.core.trust import Trust
     from feddecorr.runs.record import Record
+    from feddecorr.settings.options import RunOptions
 
 
 def prepare(settings: dict[str, Any], trust: Trust | None = None) -> tuple[Experiment, RunOptions]:
@@ -23,7 +23,7 @@ def prepare(settings: dict[str, Any], trust: Trust | None = None) -> tuple[Exper
         from feddecorr.engines.processes import warm_up  # noqa: PLC0415 - only where it is needed
 
         warm_up()
-    from feddecorr.config.settings import parse_settings  # noqa: PLC0415 - PyTorch is loaded when it is needed
+    from feddecorr.settings.flat import parse_settings  # noqa: PLC0415 - PyTorch is loaded when it is needed
 
     return parse_settings(settings, trust)
 

@@ -12,7 +12,7 @@ from feddecorr.cli.console import JsonOption, number, print_json, print_table, p
 
 if TYPE_CHECKING:
     from feddecorr.config.experiment import Experiment
-    from feddecorr.config.options import RunOptions
+    from feddecorr.settings.options import RunOptions
 
 SETTINGS: dict[str, Any] = {
     "data": "digits",

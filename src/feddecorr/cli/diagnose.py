@@ -19,9 +19,9 @@ from feddecorr.errors import UserError
 if TYPE_CHECKING:
     from feddecorr.collapse.diagnosis import Diagnosis
     from feddecorr.config.experiment import Experiment
-    from feddecorr.config.options import RunOptions
     from feddecorr.runs.evaluator_inputs import Wanted
     from feddecorr.runs.round_diagnosis import Examination
+    from feddecorr.settings.options import RunOptions
 
 
 def diagnose(  # noqa: PLR0913, PLR0917 - one parameter for each option of the command
@@ -170,7 +170,7 @@ def _features(files: Sequence[Path], labels: Sequence[Path]) -> Iterator[Diagnos
 
 
 def _parse(settings: dict[str, Any], trust: Trust) -> tuple[Experiment, RunOptions]:
-    from feddecorr.config.settings import parse_settings  # noqa: PLC0415 - PyTorch is loaded when it is needed
+    from feddecorr.settings.flat import parse_settings  # noqa: PLC0415 - PyTorch is loaded when it is needed
 
     return parse_settings(settings, trust)
 

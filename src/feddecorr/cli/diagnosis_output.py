@@ -47,7 +47,7 @@ def tell(found: Sequence[Diagnosis], rounds: Sequence[Examination], picture: Pat
 
 
 def _print_models(found: Sequence[Diagnosis]) -> None:
-    from feddecorr.collapse.verdict import rows  # noqa: PLC0415 - PyTorch is loaded when it is needed
+    from feddecorr.collapse.diagnosis import rows  # noqa: PLC0415 - PyTorch is loaded when it is needed
 
     if len(found) == 1:
         print_table(["measure", "value", "what it is"], rows(found[0]), title=found[0].name)

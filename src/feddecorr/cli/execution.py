@@ -57,7 +57,7 @@ def warm_up_processes() -> None:
 
 def estimate(study_plan: StudyPlan, *, json: bool) -> None:
     """List the runs, and how far they are."""
-    from feddecorr.config.settings import command  # noqa: PLC0415
+    from feddecorr.settings.flat import command  # noqa: PLC0415
     from feddecorr.sweeps.jobs import plan  # noqa: PLC0415 - PyTorch is loaded when it is needed
 
     found = plan(study_plan.arms(), study_plan.store)

@@ -25,12 +25,12 @@ flower_app = typer.Typer(
 COLOURS = re.compile(r"\x1b\[[\d;]*m")
 """As Flower's log has them, also where no terminal is."""
 
-Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the Flower app.")]
+AppFolder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the Flower app.")]
 
 
 @flower_app.command()
 def app(
-    directory: Folder,
+    directory: AppFolder,
     words: Words = None,
     out: Annotated[
         Path | None, typer.Option(help="Directory of the run, where the ServerApp is; by default below runs/.")
@@ -49,9 +49,10 @@ def app(
 
     Example:  feddecorr flower app apps/a data=nodes clients=3 method=scaffold regularizers=feddecorr
     """
-    from feddecorr.config.settings import parse_settings, to_settings  # noqa: PLC0415
-    from feddecorr.engines.table import ENGINES, Flower  # noqa: PLC0415 - PyTorch is loaded when it is needed
-    from feddecorr.flower.app import write_app  # noqa: PLC0415
+    from feddecorr.deployment.app import write_app  # noqa: PLC0415
+    from feddecorr.flower.engine import Flower  # noqa: PLC0415 - PyTorch is loaded when it is needed
+    from feddecorr.settings.flat import parse_settings, to_settings  # noqa: PLC0415
+    from feddecorr.settings.options import ENGINES  # noqa: PLC0415
 
     experiment, options = parse_settings(
         read_overrides(words or [], onto={"engine": {"name": "flower"}}), Trust(said(words or []), files=trust)
@@ -69,7 +70,7 @@ def app(
 
 @flower_app.command()
 def run(
-    directory: Folder,
+    directory: AppFolder,
     superlink: Annotated[str | None, typer.Argument(help="Name of the SuperLink in Flower's configuration.")] = None,
     json: JsonOption = False,
 ) -> None:
@@ -77,7 +78,7 @@ def run(
 
     Example:  feddecorr flower run apps/a lab
     """
-    from feddecorr.flower.app import run_app  # noqa: PLC0415 - starts processes
+    from feddecorr.deployment.app import run_app  # noqa: PLC0415 - starts processes
 
     status = run_app(directory, superlink, lambda line: say(COLOURS.sub("", line)))
     if status != "finished:completed":

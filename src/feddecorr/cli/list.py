@@ -30,8 +30,8 @@ def list_configs(
     Example:  feddecorr list methods
     """
     from feddecorr.config.experiment import Experiment  # noqa: PLC0415
-    from feddecorr.config.options import REGISTRIES, RunOptions  # noqa: PLC0415 - PyTorch is loaded when it is needed
     from feddecorr.config.training import CHOICES, Evaluation, Training  # noqa: PLC0415
+    from feddecorr.settings.options import REGISTRIES, RunOptions  # noqa: PLC0415 - PyTorch is loaded when it is needed
 
     tables: dict[str, Kinds] = {setting: found.table for setting, found in REGISTRIES.items()}
     tables |= {setting: found.table for setting, found in CHOICES.items()}

@@ -26,9 +26,9 @@ def privacy(
 
     Example:  feddecorr privacy runs/a --delta 1e-5
     """
-    from feddecorr.config.settings import parse_settings  # noqa: PLC0415 - PyTorch is loaded when it is needed
     from feddecorr.runs.directory import RunDirectory  # noqa: PLC0415
     from feddecorr.server.accounting import privacy_spent  # noqa: PLC0415
+    from feddecorr.settings.flat import parse_settings  # noqa: PLC0415 - PyTorch is loaded when it is needed
     from feddecorr.transforms.private import Privacy  # noqa: PLC0415
 
     said = words or []

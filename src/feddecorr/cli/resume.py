@@ -28,9 +28,9 @@ def resume(
 
     Code of your own that the run was begun with is named again:  feddecorr resume runs/a method=my_module:Mine
     """
-    from feddecorr.config.settings import parse_settings, to_settings  # noqa: PLC0415 - PyTorch is loaded when it is needed
     from feddecorr.runs.directory import RunDirectory  # noqa: PLC0415
     from feddecorr.runs.pipeline import resume as pipeline_resume  # noqa: PLC0415
+    from feddecorr.settings.flat import parse_settings, to_settings  # noqa: PLC0415 - PyTorch is loaded when it is needed
 
     run = RunDirectory.open(directory)
     settings = read_overrides(words or [], onto=to_settings(*run.settings()))

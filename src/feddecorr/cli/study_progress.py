@@ -20,7 +20,7 @@ SECONDS_BETWEEN_LINES = 10.0
 def follow_runs(title: str) -> Iterator[Tell]:
     """Show how far many runs are, as often as it is told."""
     if not messages().is_terminal:
-        yield _Lines(title)
+        yield _PlainProgress(title)
         return
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415
 
@@ -41,7 +41,7 @@ def follow_runs(title: str) -> Iterator[Tell]:
         yield tell
 
 
-class _Lines:
+class _PlainProgress:
     def __init__(self, title: str) -> None:
         self._title = title
         self._said = -1

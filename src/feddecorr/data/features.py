@@ -21,7 +21,7 @@ from feddecorr.data.formats.tables import LABELS, read_csv, read_table
 from feddecorr.errors import UserError
 from feddecorr.loss.decorrelation import as_batch
 
-Array = NDArray[Any]
+AnyArray = NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Features:
     """The content of a file: an array, memory-mapped where its format allows that, and labels if there are any."""
 
     path: Path
-    array: Array
+    array: AnyArray
     labels: Tensor | None
 
     @property
@@ -55,7 +55,7 @@ def _torch_kind(kind: np.dtype[Any]) -> np.dtype[Any]:
     return kind.newbyteorder("=") if kind.kind == "f" and kind.itemsize <= 8 else np.dtype(np.float64)
 
 
-def sample_size(array: Array) -> int:
+def sample_size(array: AnyArray) -> int:
     """Return the bytes of one sample, at least one."""
     return max(1, math.prod(array.shape[1:]) * array.itemsize)
 
@@ -101,7 +101,7 @@ def read_features(path: Path, labels: Path | None = None) -> Features:
     return Features(path, features, numbers)
 
 
-def _features(path: Path) -> tuple[Array, Array | None]:
+def _features(path: Path) -> tuple[AnyArray, AnyArray | None]:
     arrays = _read(path)
     if "labels" in arrays and len(arrays) == 2:
         rest = {name: array for name, array in arrays.items() if name != "labels"}
@@ -109,7 +109,7 @@ def _features(path: Path) -> tuple[Array, Array | None]:
     return _pick(arrays, "features", path), arrays.get("labels")
 
 
-def _pick(arrays: Mapping[str, Array], name: str, path: Path) -> Array:
+def _pick(arrays: Mapping[str, AnyArray], name: str, path: Path) -> AnyArray:
     if name in arrays:
         return arrays[name]
     if len(arrays) == 1:
@@ -117,7 +117,7 @@ def _pick(arrays: Mapping[str, Array], name: str, path: Path) -> Array:
     raise UserError(f"{path} holds several arrays, none named '{name}': {brief(', '.join(arrays)) or 'none at all'}")
 
 
-def _class_numbers(labels: Array, path: Path) -> Tensor:
+def _class_numbers(labels: AnyArray, path: Path) -> Tensor:
     flat = labels.reshape(-1) if labels.ndim and labels.size == len(labels) else labels
     if flat.ndim != 1:
         raise UserError(f"{path}: labels are one class for each sample, not of shape {labels.shape}")
@@ -133,7 +133,7 @@ def _class_numbers(labels: Array, path: Path) -> Tensor:
     return torch.from_numpy((numbers if flat.dtype.kind in "US" else flat).astype(np.int64))
 
 
-def _read(path: Path) -> Mapping[str, Array]:
+def _read(path: Path) -> Mapping[str, AnyArray]:
     if not path.is_file():
         raise UserError(f"there is no file {path}")
     if path.suffix not in READERS:
@@ -146,20 +146,20 @@ def _read(path: Path) -> Mapping[str, Array]:
         raise UserError(f"{path} cannot be read: {brief(str(error))}") from error
 
 
-def _read_npy(path: Path) -> Mapping[str, Array]:
+def _read_npy(path: Path) -> Mapping[str, AnyArray]:
     return {"features": np.lib.format.open_memmap(path, mode="r")}
 
 
-def _read_safetensors(path: Path) -> Mapping[str, Array]:
+def _read_safetensors(path: Path) -> Mapping[str, AnyArray]:
     tensors = load_tensors(path)
     return {name: _to_numpy(tensor) for name, tensor in tensors.items()}
 
 
-def _to_numpy(tensor: Tensor) -> Array:
+def _to_numpy(tensor: Tensor) -> AnyArray:
     return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
 
 
-def _read_parquet(path: Path) -> Mapping[str, Array]:
+def _read_parquet(path: Path) -> Mapping[str, AnyArray]:
     """Return `features` and, from a column such as `label`, `labels`."""
     table = read_table(path)
     marked = [name for name in table.columns if str(name).strip().lower() in LABELS]
@@ -176,7 +176,7 @@ def _read_parquet(path: Path) -> Mapping[str, Array]:
     return arrays
 
 
-READERS: dict[str, Callable[[Path], Mapping[str, Array]]] = {
+READERS: dict[str, Callable[[Path], Mapping[str, AnyArray]]] = {
     ".npy": _read_npy,
     ".npz": read_npz,
     ".safetensors": _read_safetensors,

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from feddecorr.data import cache
 from feddecorr.data.dataset import Data, Dataset, Images, content_digest
-from feddecorr.data.download import Progress, Source
-from feddecorr.data.formats.archives import Wanted, collect, gunzip
+from feddecorr.data.download import DownloadProgress, Source
+from feddecorr.data.formats.archives import MemberFilter, collect, gunzip
 from feddecorr.errors import RunError, UserError
 
 AT_ONCE = 1000
@@ -40,7 +40,7 @@ class Recipe:
     mean: tuple[float, ...]
     std: tuple[float, ...]
     sources: tuple[Source, ...]
-    wanted: Wanted
+    wanted: MemberFilter
     parse: Callable[[Mapping[str, bytes]], Dataset]
     check: Callable[[Dataset], Iterator[str]]
     parts: bool = False
@@ -102,7 +102,7 @@ def read_copy(recipe: Recipe, origin: Path, *, partial: bool = False) -> Dataset
     raise UserError(f"{origin}: not the whole, official {recipe.name}: {'; '.join(problems)} ({hint})")
 
 
-def fetch(recipe: Recipe, progress: Progress, *, source: str | None = None) -> Path:
+def fetch(recipe: Recipe, progress: DownloadProgress, *, source: str | None = None) -> Path:
     """Fetch from the first source that works, and store; return the file in the cache."""
     known = [found.name for found in recipe.sources]
     if source is not None and source not in known:

@@ -22,7 +22,7 @@ from feddecorr.engines.allocator import return_freed_memory
 from feddecorr.engines.engine import Engine
 from feddecorr.engines.processes import context, require_open_files
 from feddecorr.engines.shared_memory import SharedStates, StateLayout, enough_shared_memory
-from feddecorr.engines.worker import Group, Job, NewRound, Trained, work
+from feddecorr.engines.worker import Group, NewRound, TrainedUpdate, TrainingJob, work
 from feddecorr.errors import RunError, too_many_files
 from feddecorr.server.federation import RunClients
 
@@ -75,7 +75,7 @@ class Worker:
         self.process = context().Process(target=work, args=(theirs, *arguments), daemon=True)
         self.process.start()
         theirs.close()
-        self.jobs: deque[Job] = deque()
+        self.jobs: deque[TrainingJob] = deque()
         self._round = 0
         self._broadcast: SharedStates | None = None  # the one that it has
         self._slots: dict[int, SharedStates] = {}
@@ -84,7 +84,7 @@ class Worker:
 
     def submit(self, new_round: NewRound, groups: Sequence[Group]) -> None:
         """Send groups of clients to train, possibly while an earlier job is running."""
-        job = Job(groups, {client: self._take_slot() for group in groups for client in group})
+        job = TrainingJob(groups, {client: self._take_slot() for group in groups for client in group})
         self.jobs.append(job)
         try:
             if self._round != new_round.round:
@@ -104,17 +104,17 @@ class Worker:
     def receive(self) -> list[Update | Failure]:
         """Return the answers to the next job."""
         try:
-            answers: list[Trained | Failure] | RunError = self.connection.recv()
+            answers: list[TrainedUpdate | Failure] | RunError = self.connection.recv()
         except RuntimeError as error:  # multiprocessing raises this if it cannot open shared memory
             raise RunError(f"cannot open a worker's shared memory: {too_many_files(error)}") from None
         if isinstance(answers, RunError):
             raise answers
         slots = self.jobs.popleft().slots
-        used = {answer.update.client for answer in answers if isinstance(answer, Trained)}
+        used = {answer.update.client for answer in answers if isinstance(answer, TrainedUpdate)}
         self._free += [slot for client, slot in slots.items() if client not in used]
         return [answer if isinstance(answer, Failure) else self._read(answer, slots) for answer in answers]
 
-    def _read(self, answer: Trained, slots: Mapping[int, int]) -> Update:
+    def _read(self, answer: TrainedUpdate, slots: Mapping[int, int]) -> Update:
         slot = slots[answer.update.client]
         if answer.states is not None:
             self._slots[slot] = answer.states

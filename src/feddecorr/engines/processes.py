@@ -28,7 +28,7 @@ def context() -> ForkServerContext | SpawnContext:
         return multiprocessing.get_context("spawn")
     require_open_files()
     forkserver = multiprocessing.get_context("forkserver")
-    forkserver.set_forkserver_preload(["feddecorr.config.options", "feddecorr.engines.preloaded"])
+    forkserver.set_forkserver_preload(["feddecorr.settings.options", "feddecorr.engines.preloaded"])
     _start_server()
     return forkserver
 

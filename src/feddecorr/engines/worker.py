@@ -31,7 +31,7 @@ class NewRound:
 
 
 @dataclass(frozen=True)
-class Job:
+class TrainingJob:
     """Groups of clients to train one after another; each client's update goes to the slot of that number."""
 
     groups: Sequence[Group]
@@ -39,7 +39,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainedUpdate:
     """A client's update without its tensors, which are in its slot; `states` is sent only for a new slot."""
 
     update: Update
@@ -69,7 +69,7 @@ def work(connection: Connection, task: Task, shards: Shards, memories: Memories)
             return
 
 
-def _train(trainer: JobTrainer, job: Job) -> list[Trained | Failure] | RunError:
+def _train(trainer: JobTrainer, job: TrainingJob) -> list[TrainedUpdate | Failure] | RunError:
     """Train; errors of the operating system are not a client's failure."""
     try:
         return trainer.train(job)
@@ -94,17 +94,17 @@ class JobTrainer:
         self.shared_broadcast = message.states or self.shared_broadcast
         self.broadcast = Broadcast(round=message.round, **self.shared_broadcast.states)
 
-    def train(self, job: Job) -> list[Trained | Failure]:
+    def train(self, job: TrainingJob) -> list[TrainedUpdate | Failure]:
         """Train the clients, directly in their slots once those exist."""
         buffers = {client: self.slots[slot].states for client, slot in job.slots.items() if slot in self.slots}
         answers = [answer for group in job.groups for answer in self.runner.run_group(self.broadcast, group, buffers)]
         return [answer if isinstance(answer, Failure) else self._store(answer, job.slots) for answer in answers]
 
-    def _store(self, update: Update, slots: Mapping[int, int]) -> Trained:
+    def _store(self, update: Update, slots: Mapping[int, int]) -> TrainedUpdate:
         number = slots[update.client]
         sections = {"weights": update.weights, "buffers": update.buffers, "extra": update.extra}
         slot, new = self.slots.get(number), None
         if slot is None or not slot.fits(sections):
             slot = new = self.slots[number] = SharedStates(StateLayout.of(sections))
         slot.fill(sections)
-        return Trained(replace(update, weights={}, buffers={}, extra={}), new)
+        return TrainedUpdate(replace(update, weights={}, buffers={}, extra={}), new)

@@ -9,16 +9,13 @@ calls.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from feddecorr.core.registry import Config, Registry
 from feddecorr.core.states import State, norm
-
-if TYPE_CHECKING:
-    from feddecorr.config.training import Training
 
 
 class Stepper(Protocol):
@@ -36,6 +33,22 @@ class Stepper(Protocol):
         """Take one step; the gradients are left as they are."""
 
 
+class Hyperparameters(Protocol):
+    """What optimizers take of the settings `training.*`."""
+
+    @property
+    def momentum(self) -> float:
+        """That of SGD."""
+
+    @property
+    def betas(self) -> tuple[float, float]:
+        """The decays of Adam's moments."""
+
+    @property
+    def weight_decay(self) -> float:
+        """That of any."""
+
+
 class Optimizer(Config):
     """A local optimizer: it starts anew in every round, with `training.lr` and `training.weight_decay`.
 
@@ -50,7 +63,9 @@ class Optimizer(Config):
         """Move one parameter and its memory in place; the gradient is left as it is."""
         raise NotImplementedError
 
-    def stepper(self, parameters: Sequence[Tensor], training: Training, lr: float, *, stacked: bool = False) -> Stepper:
+    def stepper(
+        self, parameters: Sequence[Tensor], training: Hyperparameters, lr: float, *, stacked: bool = False
+    ) -> Stepper:
         """Return what moves the parameters of one round: with `stacked`, of several clients, (clients, …) each."""
         return PerParameter(self, parameters, lr=lr, weight_decay=training.weight_decay, stacked=stacked)
 
@@ -173,7 +188,7 @@ class SGD(Optimizer):
     def stepper(
         self,
         parameters: Sequence[Tensor],
-        training: Training,
+        training: Hyperparameters,
         lr: float,
         *,
         stacked: bool = False,  # noqa: ARG002 - every number moves on its own
@@ -188,7 +203,7 @@ class AdamW(Optimizer):
     def stepper(
         self,
         parameters: Sequence[Tensor],
-        training: Training,
+        training: Hyperparameters,
         lr: float,
         *,
         stacked: bool = False,  # noqa: ARG002 - every number moves on its own

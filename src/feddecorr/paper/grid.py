@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from itertools import product
 
 from feddecorr.config.experiment import Experiment
-from feddecorr.config.options import RunOptions
 from feddecorr.config.overrides import read_overrides
-from feddecorr.config.settings import parse_settings
 from feddecorr.paper.scales import METHODS, REGULARIZERS, StudyScale, find_scale
 from feddecorr.results.cells import Cell, gather
 from feddecorr.results.study import Arm, Finding, Label, Labels, Result, Study
+from feddecorr.settings.flat import parse_settings
+from feddecorr.settings.options import RunOptions
 
 AXES: dict[str, Callable[[StudyScale, Label], str]] = {
     "data": lambda scale, value: scale.data.get(str(value), f"data={value}"),

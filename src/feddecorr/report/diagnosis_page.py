@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from feddecorr.collapse import averaging, contributions
 from feddecorr.collapse.averaging import AveragedRound
 from feddecorr.collapse.contributions import Blame
-from feddecorr.collapse.diagnosis import Diagnosis, find_reference
+from feddecorr.collapse.diagnosis import MEANINGS, Diagnosis, find_reference, rows
 from feddecorr.collapse.spectrum import SHOWN_VALUES
-from feddecorr.collapse.verdict import MEANINGS, rows
 from feddecorr.errors import UserError
 from feddecorr.report import figures
 from feddecorr.report.page import Section, write_page

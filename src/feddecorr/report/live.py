@@ -141,11 +141,11 @@ Current = Callable[[], tuple[str, str]]
 def open_server(current: Current, port: int = 0) -> ThreadingHTTPServer:
     """Return a server that is bound to the loopback; port 0 is any that is free."""
 
-    class Handler(_Handler):
+    class BoundHandler(_PageHandler):
         page = staticmethod(current)
 
     try:
-        return _Server((LOOPBACK, port), Handler)
+        return _PageServer((LOOPBACK, port), BoundHandler)
     except OSError as error:
         raise UserError(f"port {port} cannot be had ({error}): leave out --port, or name another") from error
 
@@ -155,7 +155,7 @@ def address(server: ThreadingHTTPServer) -> str:
     return f"http://{LOOPBACK}:{server.server_port}/"
 
 
-class _Server(ThreadingHTTPServer):
+class _PageServer(ThreadingHTTPServer):
     """Takes no notice of readers who go away in the middle of an answer, as a closed tab does."""
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -164,7 +164,7 @@ class _Server(ThreadingHTTPServer):
             super().handle_error(request, client_address)
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _PageHandler(BaseHTTPRequestHandler):
     """Knows two addresses, the page and the library that draws it; everything else is not there."""
 
     page: Current

@@ -9,10 +9,10 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from feddecorr.config.options import REGISTRIES
 from feddecorr.config.overrides import SEVERAL, flatten
 from feddecorr.config.training import CHOICES
 from feddecorr.errors import UserError
+from feddecorr.settings.options import REGISTRIES
 
 _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.Eq: operator.eq,

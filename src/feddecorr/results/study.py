@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from feddecorr.config.experiment import Experiment
-from feddecorr.config.options import RunOptions
 from feddecorr.results.summary import Summary
+from feddecorr.settings.options import RunOptions
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

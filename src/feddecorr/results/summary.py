@@ -16,15 +16,15 @@ from pydantic import TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from feddecorr.config.experiment import Experiment
-from feddecorr.config.options import RunOptions
 from feddecorr.config.schedules import SCHEDULES
-from feddecorr.config.settings import command, parse_settings
 from feddecorr.core.files import write_bytes
 from feddecorr.core.parsing import parse_json, to_json
 from feddecorr.core.trust import CLOSED
 from feddecorr.errors import UserError
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.eval_schedule import is_due
+from feddecorr.settings.flat import command, parse_settings
+from feddecorr.settings.options import RunOptions
 
 Line = dict[str, Any]
 """One round, as a run's directory keeps it."""
@@ -50,7 +50,7 @@ Values = list[tuple[int, float]]
 """Evaluated rounds and their values."""
 
 
-class _Round(TypedDict):
+class _RoundMeasures(TypedDict):
     """What others rely on in a round, whoever wrote it."""
 
     round: int
@@ -220,9 +220,9 @@ def _is_shallow(value: Any, levels: int) -> bool:
 
 
 @cache
-def _checks() -> tuple[TypeAdapter[Summary], TypeAdapter[list[_Round]]]:
+def _checks() -> tuple[TypeAdapter[Summary], TypeAdapter[list[_RoundMeasures]]]:
     """Return what checks the types of a summary, and of its rounds."""
-    return TypeAdapter(Summary), TypeAdapter(list[_Round])
+    return TypeAdapter(Summary), TypeAdapter(list[_RoundMeasures])
 
 
 def _as_asked(lines: Iterable[Line], asked: RunOptions) -> Iterator[Line]:

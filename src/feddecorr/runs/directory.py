@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from feddecorr.config.experiment import Experiment
-from feddecorr.config.options import RunOptions
-from feddecorr.config.settings import parse_settings, to_settings
 from feddecorr.core.client_memory import SUFFIX, Memories
 from feddecorr.core.files import digest_of, load_tensors, read_json, reading
 from feddecorr.core.messages import Server
@@ -19,8 +17,10 @@ from feddecorr.core.trust import CLOSED, Trust
 from feddecorr.errors import UserError
 from feddecorr.runs.files import AboutData, read_mark, read_roster
 from feddecorr.runs.record import Record
-from feddecorr.runs.round_lines import Lines, RoundLines
+from feddecorr.runs.round_lines import ReadLines, RoundLines
 from feddecorr.server.federation import Roster
+from feddecorr.settings.flat import parse_settings, to_settings
+from feddecorr.settings.options import RunOptions
 
 KEPT = ("shared", "memory")
 """Parts of the server, besides the model, that go to a file of their own."""
@@ -212,7 +212,7 @@ class RunDirectory:
         return self.inside / "server" / f"{number}{SUFFIX}"
 
 
-def warn_of(lines: Lines) -> None:
+def warn_of(lines: ReadLines) -> None:
     """Warn of lines that cannot be read."""
     for problem in lines.problems:
         warnings.warn(f"{problem}; that round is left out", stacklevel=3)

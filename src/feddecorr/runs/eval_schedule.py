@@ -11,7 +11,6 @@ import torch
 from feddecorr.collapse.averaging import Averaging
 from feddecorr.collapse.diagnosis import Diagnosis
 from feddecorr.config.experiment import Experiment
-from feddecorr.config.options import RunOptions
 from feddecorr.config.training import Evaluation
 from feddecorr.core.checks import printable
 from feddecorr.core.evidence import Evidence
@@ -23,6 +22,7 @@ from feddecorr.objective.regularizers import FedDecorr
 from feddecorr.runs.evaluation import Evaluator
 from feddecorr.server.federation import Evaluating, Federation
 from feddecorr.server.rounds import Round
+from feddecorr.settings.options import RunOptions
 
 FORWARD = 3
 """So many forward passes cost as much as a training step on the same images."""

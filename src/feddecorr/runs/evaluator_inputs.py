@@ -45,7 +45,7 @@ class Wanted:
         return self.averaging or self.blames
 
 
-class Look:
+class DiagnosisInputs:
     """Looks at models of a run, on the images that are wanted."""
 
     def __init__(self, simulation: Simulation, wanted: Wanted) -> None:

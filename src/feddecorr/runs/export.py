@@ -13,8 +13,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from feddecorr.config.options import RunOptions
-from feddecorr.config.settings import to_settings
 from feddecorr.core.files import save_tensors, write_bytes
 from feddecorr.core.temporary import temporary_folder
 from feddecorr.core.trust import STRANGER, Trust
@@ -22,6 +20,8 @@ from feddecorr.data.dataset import Images
 from feddecorr.errors import RunError, UserError
 from feddecorr.models.weights import load_weights, set_weights
 from feddecorr.runs.directory import RunDirectory
+from feddecorr.settings.flat import to_settings
+from feddecorr.settings.options import RunOptions
 from feddecorr.training.task import Task
 
 CHECKED = 32

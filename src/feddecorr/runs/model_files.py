@@ -6,12 +6,12 @@ from pathlib import Path
 
 from feddecorr.collapse.diagnosis import Diagnosis
 from feddecorr.config.experiment import Experiment
-from feddecorr.config.options import RunOptions
 from feddecorr.core.threads import parallel_jobs
 from feddecorr.models.batchnorm import use_batch_statistics
 from feddecorr.models.weights import load_weights
 from feddecorr.runs.evaluation import Evaluator
 from feddecorr.runs.evaluator_inputs import REMARKS
+from feddecorr.settings.options import RunOptions
 from feddecorr.training.task import Task
 
 

@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from feddecorr.config.experiment import Experiment
-from feddecorr.config.options import RunOptions
 from feddecorr.core.temporary import temporary_folder
 from feddecorr.core.trust import Trust
 from feddecorr.errors import RunError, UserError, explain_refusal
@@ -20,6 +19,7 @@ from feddecorr.runs.tracking import following
 from feddecorr.runs.writer import RunWriter, refuse_used, tidy
 from feddecorr.server.federation import Connection, Evaluating, Federation, Simulation
 from feddecorr.server.rounds import federate
+from feddecorr.settings.options import RunOptions
 
 Records = Generator[Record, None, None]
 """The rounds of a run as they are done; closing it ends the run there, and what is done is kept."""

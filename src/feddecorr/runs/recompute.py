@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from feddecorr.config.options import RunOptions
 from feddecorr.core.client_memory import Memories
 from feddecorr.core.messages import Server, Update
 from feddecorr.core.paths import InnerPath
@@ -26,6 +25,7 @@ from feddecorr.runs.pipeline import run as repeat
 from feddecorr.server.federation import Federation, Simulation
 from feddecorr.server.rounds import sample_clients
 from feddecorr.server.validation import ExpectedUpdates, UpdateValidator
+from feddecorr.settings.options import RunOptions
 
 Say = Callable[[str], None]
 

@@ -40,7 +40,7 @@ def _read_model(value: Any) -> Any:
     return value if value is None or isinstance(value, Diagnosis) else Diagnosis(**dict(_recorded().parse(value)))
 
 
-Measured = Annotated[
+ModelField = Annotated[
     Diagnosis, BeforeValidator(_read_model), PlainSerializer(lambda model: model.recorded(), return_type=dict[str, Any])
 ]
 """A model's diagnosis, of which the measures are written; a measure that a line lacks was not known to its writer."""
@@ -70,8 +70,8 @@ class Record:
     seconds: float
     missing: dict[int, str] = field(default_factory=dict)
     notes: dict[int, str] = field(default_factory=dict)
-    model: Measured | None = None
-    local_models: dict[int, Measured] = field(default_factory=dict)
+    model: ModelField | None = None
+    local_models: dict[int, ModelField] = field(default_factory=dict)
     averaging: Averaging | None = None
     local_terms: dict[int, dict[str, list[float]]] = field(default_factory=dict)
     state: Annotated[State, Field(exclude=True)] = field(default_factory=dict, repr=False, compare=False)

@@ -12,7 +12,7 @@ from feddecorr.core.temporary import temporary_folder
 from feddecorr.core.trust import STRANGER, Trust
 from feddecorr.errors import UserError
 from feddecorr.runs.directory import RunDirectory
-from feddecorr.runs.evaluator_inputs import REMARKS, Look, Wanted
+from feddecorr.runs.evaluator_inputs import REMARKS, DiagnosisInputs, Wanted
 from feddecorr.runs.recompute import Say, choose_clients, is_homogeneous, state_of
 from feddecorr.runs.whole_round import WholeRound
 from feddecorr.server.federation import Simulation
@@ -36,7 +36,7 @@ def examine(directory: RunDirectory, wanted: Wanted, name: str, say: Say, *, tru
     number = _choose_round(directory, wanted)
     experiment, options = directory.settings(trust)
     simulation = Simulation(experiment, device=options.device, evaluation=options.evaluation)
-    look, title = Look(simulation, wanted), f"{name}, round {number}{REMARKS[wanted.statistics]}"
+    look, title = DiagnosisInputs(simulation, wanted), f"{name}, round {number}{REMARKS[wanted.statistics]}"
     shown = trained = choose_clients(simulation.federation, number, wanted.clients) if wanted.local else []
     if wanted.whole:
         missing = directory.round(number).missing

@@ -19,7 +19,7 @@ MOST_BROKEN = 100
 
 
 @dataclass(frozen=True)
-class Lines:
+class ReadLines:
     """What a file says of the first rounds: their records, and what is wrong with lines that cannot be read."""
 
     records: list[Record]
@@ -49,7 +49,7 @@ class RoundLines:
             raise RunError(f"{unread} ({error})") from error
         self.path.append(line)
 
-    def read(self, count: int) -> Lines:
+    def read(self, count: int) -> ReadLines:
         """Return what there is of the first rounds, so many: a broken line costs its round, and no other."""
         records, problems = [], []
         found = 0
@@ -62,7 +62,7 @@ class RoundLines:
                     raise UserError(f"{error}, and so it is with {MOST_BROKEN} lines before it") from error
         if found < count:
             problems.append(self._too_few(count, found))
-        return Lines(records, problems)
+        return ReadLines(records, problems)
 
     def read_one(self, number: int) -> Record:
         """Return the record of a round."""

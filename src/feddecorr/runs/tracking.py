@@ -14,15 +14,15 @@ from typing import Any
 from pydantic import NonNegativeInt
 
 from feddecorr.config.experiment import Experiment
-from feddecorr.config.options import RunOptions
 from feddecorr.config.overrides import flatten
-from feddecorr.config.settings import to_settings
 from feddecorr.core.files import read_json, reading, write_json
 from feddecorr.core.paths import InnerPath
 from feddecorr.core.registry import Config
 from feddecorr.errors import UserError
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.record import Record
+from feddecorr.settings.flat import to_settings
+from feddecorr.settings.options import RunOptions
 from feddecorr.trackers import Tracker, TrackerEntry
 
 ARTIFACTS = ("experiment.json", "environment.json", "federation.json", "weights.safetensors")

@@ -15,7 +15,7 @@ from feddecorr.collapse.diagnosis import Diagnosis
 from feddecorr.core.messages import Update
 from feddecorr.core.states import STATISTICS, State
 from feddecorr.partition.heterogeneity import Heterogeneity
-from feddecorr.runs.evaluator_inputs import Look
+from feddecorr.runs.evaluator_inputs import DiagnosisInputs
 from feddecorr.runs.kept_models import KeptModels, between
 from feddecorr.server.federation import Simulation
 
@@ -26,7 +26,7 @@ STEPS = 8
 class WholeRound:
     """Takes in the local models of a round one by one, keeps them in a folder, and then tells about all of them."""
 
-    def __init__(self, simulation: Simulation, look: Look, folder: Path, say: Callable[[str], None]) -> None:
+    def __init__(self, simulation: Simulation, look: DiagnosisInputs, folder: Path, say: Callable[[str], None]) -> None:
         self._look, self._say = look, say
         self._kept = KeptModels(folder, STATISTICS[simulation.task.experiment.batchnorm])
         self._classes = len(simulation.task.classes)

@@ -7,8 +7,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
 
-from feddecorr.config.options import RunOptions
-from feddecorr.config.settings import to_settings
 from feddecorr.core.client_memory import MemoryChecksum, numbered
 from feddecorr.core.files import read_json, save_tensors, write_json
 from feddecorr.core.messages import Server
@@ -31,6 +29,8 @@ from feddecorr.runs.files import AboutData, Mark, environment, read_mark, write_
 from feddecorr.runs.record import Record
 from feddecorr.server.federation import Federation
 from feddecorr.server.rounds import Round
+from feddecorr.settings.flat import to_settings
+from feddecorr.settings.options import RunOptions
 
 
 class RunWriter:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
+from feddecorr.report.figures import over_rounds
 from feddecorr.results.cells import Cell, gather
 from feddecorr.results.study import Figure, Finding, Result, Table
 from feddecorr.results.summary import STATISTICS
@@ -40,12 +40,11 @@ def _row(cell: Cell, axes: Sequence[str]) -> list[str]:
 
 
 def _accuracy(lines: Mapping[str, list[tuple[int, float]]]) -> Figure:
-    def draw() -> Any:
-        from feddecorr.report.figures import over_rounds  # noqa: PLC0415 - plotly is loaded when it is needed
-
-        return over_rounds(lines, "accuracy")
-
-    return Figure("Accuracy per round", draw, "Accuracy of the global model, mean over the seeds.")
+    return Figure(
+        "Accuracy per round",
+        lambda: over_rounds(lines, "accuracy"),
+        "Accuracy of the global model, mean over the seeds.",
+    )
 
 
 def _curve(cell: Cell) -> list[tuple[int, float]]:

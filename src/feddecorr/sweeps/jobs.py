@@ -10,11 +10,11 @@ from functools import cache
 from pathlib import Path
 
 from feddecorr.config.experiment import Experiment
-from feddecorr.config.options import RunOptions
 from feddecorr.data import Data
 from feddecorr.engines.serial import Serial
 from feddecorr.results.study import Arm, Labels
 from feddecorr.runs.directory import RunDirectory
+from feddecorr.settings.options import RunOptions
 from feddecorr.training.task import Task
 
 CLIENTS: tuple[bool | str, ...] = (False, "last", True)

@@ -10,12 +10,16 @@ from typing import NamedTuple
 import numpy as np
 
 from feddecorr.errors import UserError
+from feddecorr.report.diagnosis_page import sphere_points
 from feddecorr.report.picture import SPECTRUM, THRESHOLD, Panel, Picture, Series, band_series, mean_series
 from feddecorr.results import curves
 from feddecorr.results.cells import Cell
 from feddecorr.results.groups import group_runs, name_cell
 from feddecorr.results.local_models import local_spectra
 from feddecorr.results.summary import Summary
+from feddecorr.runs.directory import RunDirectory
+from feddecorr.runs.evaluator_inputs import Wanted
+from feddecorr.runs.round_diagnosis import examine
 
 BETA = "regularizers.feddecorr.beta"
 
@@ -93,7 +97,7 @@ def _name_line(cell: Cell, data: FigureData) -> str:
 
 
 def _client_spectra(data: FigureData) -> Picture:
-    """MakePicture a panel for each client, of the runs of the first seed."""
+    """Make a panel for each client, of the runs of the first seed."""
     tables = {_name_line(cell, data): local_spectra(cell.runs[min(cell.runs)]) for cell in data.cells()}
     clients = sorted({client for table in tables.values() for client in table}, key=int)
     if not clients:
@@ -109,7 +113,7 @@ def _client_spectra(data: FigureData) -> Picture:
 
 
 def _local_loss(data: FigureData) -> Picture:
-    """MakePicture a panel for each group of runs, with a line for each client of the first seed."""
+    """Make a panel for each group of runs, with a line for each client of the first seed."""
     panels = []
     for cell in data.cells():
         terms = cell.runs[min(cell.runs)].local_terms
@@ -124,7 +128,7 @@ def _local_loss(data: FigureData) -> Picture:
 
 
 def _over_beta(data: FigureData) -> Picture:
-    """MakePicture a curve of the accuracy over beta; runs without FedDecorr have beta 0."""
+    """Make a curve of the accuracy over beta; runs without FedDecorr have beta 0."""
     panels = {}
     for title, cells in data.by_panel().items():
         rest = [name for name in cells[0].labels if name not in (*data.panels, BETA, "regularizers")]
@@ -166,9 +170,7 @@ def _over(lines: Mapping[str, Sequence[curves.Points]]) -> list[Series]:
 
 
 def _labels(data: FigureData) -> Picture:
-    """MakePicture a panel for each split."""
-    from feddecorr.runs.directory import RunDirectory  # noqa: PLC0415 - PyTorch is loaded when it is needed
-
+    """Make a panel for each split."""
     panels: dict[bytes, Panel] = {}
     for cell in data.cells():
         run = RunDirectory.open(data.whole(cell))
@@ -186,12 +188,7 @@ def _of_data(cell: Cell) -> list[str]:
 
 
 def _sphere(data: FigureData) -> Picture:
-    """MakePicture a panel for each group of runs, of the first seed's newest global model."""
-    from feddecorr.report.diagnosis_page import sphere_points  # noqa: PLC0415
-    from feddecorr.runs.directory import RunDirectory  # noqa: PLC0415 - PyTorch is loaded when it is needed
-    from feddecorr.runs.evaluator_inputs import Wanted  # noqa: PLC0415
-    from feddecorr.runs.round_diagnosis import examine  # noqa: PLC0415
-
+    """Make a panel for each group of runs, of the first seed's newest global model."""
     panels = []
     for cell in data.cells():
         directory = data.whole(cell)

@@ -10,14 +10,14 @@ from typing import Any
 from pydantic import Field, PositiveInt, ValidationError
 
 from feddecorr.config.experiment import Experiment
-from feddecorr.config.options import REGISTRIES, RunOptions
 from feddecorr.config.overrides import SEVERAL, read_overrides
-from feddecorr.config.settings import overrides, parse_settings, text, to_settings
 from feddecorr.core.registry import Config, explain
 from feddecorr.core.trust import Trust
 from feddecorr.errors import UserError, nearest
 from feddecorr.results.conditions import Condition, by_name
 from feddecorr.results.study import Arm, Finding, Labels, Result, Study
+from feddecorr.settings.flat import overrides, parse_settings, text, to_settings
+from feddecorr.settings.options import REGISTRIES, RunOptions
 from feddecorr.sweeps.findings import sweep_findings
 
 Combination = dict[str, Any]

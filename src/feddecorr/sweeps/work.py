@@ -13,11 +13,11 @@ from pathlib import Path
 from threading import Thread
 
 from feddecorr.config.experiment import Experiment
-from feddecorr.config.options import RunOptions
 from feddecorr.engines.allocator import keep_freed_memory
 from feddecorr.errors import RunError, UserError
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import ensure
+from feddecorr.settings.options import RunOptions
 from feddecorr.sweeps.available_memory import peak_memory
 
 ATTEMPTS = 3

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from feddecorr.config.experiment import Experiment
-from feddecorr.config.options import RunOptions
 from feddecorr.engines.processes import context
+from feddecorr.settings.options import RunOptions
 from feddecorr.sweeps.work import Ended, Failed, Order, Passed, Pause, work
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from feddecorr.training.shards import Shard
     from feddecorr.training.task import Task
 
-Batch = tuple[Tensor, Tensor, Tensor | None]
+LabelledBatch = tuple[Tensor, Tensor, Tensor | None]
 """Images, labels and, where images come as they are, their places among the client's own."""
 
 AT_ONCE = 1 << 16
@@ -69,12 +69,12 @@ class Visits:
         """Return the generator of the epoch's random changes."""
         return generator(self._task.experiment.seed, "augmentation", *self._place, epoch)
 
-    def batches(self) -> Iterator[Batch]:
+    def batches(self) -> Iterator[LabelledBatch]:
         """Yield the batches of all local epochs, as the network takes them, with labels."""
         for epoch in range(len(self.sizes)):
             yield from self._batches(epoch)
 
-    def _batches(self, epoch: int) -> Iterator[Batch]:
+    def _batches(self, epoch: int) -> Iterator[LabelledBatch]:
         images, order, sizes = self.shard.images, self.order(epoch), self.sizes[epoch]
         device, changes = self._task.device, self._task.experiment.data.augment
         chance = self.chance(epoch) if changes else None

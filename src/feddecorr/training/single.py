@@ -12,7 +12,7 @@ from feddecorr.collapse.feature_maps import FeatureMaps, capture_feature_maps
 from feddecorr.collapse.representation import Representations, capture_representations
 from feddecorr.objective.optimizers import clip
 from feddecorr.objective.terms import Pass, Term
-from feddecorr.training.batches import Batch
+from feddecorr.training.batches import LabelledBatch
 from feddecorr.training.client_round import ClientRound
 from feddecorr.training.term_values import TermSums
 
@@ -46,7 +46,7 @@ class Alone:
                 self._levels = stack.enter_context(capture_feature_maps(self._model))
             yield
 
-    def gradients(self, step: Batch) -> Sequence[Tensor]:
+    def gradients(self, step: LabelledBatch) -> Sequence[Tensor]:
         """Return what the method makes of the gradient of a batch."""
         x, y, places = step
 

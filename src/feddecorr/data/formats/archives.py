@@ -23,11 +23,11 @@ COMPRESSED: dict[bytes, Callable[[Path], io.BufferedIOBase | io.RawIOBase]] = {
 }
 """Opens a compressed tar, by the first bytes of the file."""
 
-Wanted = Callable[[str], bool]
+MemberFilter = Callable[[str], bool]
 """Says whether a file, by its path in the archive, is needed."""
 
 
-def collect(path: Path, wanted: Wanted) -> dict[str, bytes]:
+def collect(path: Path, wanted: MemberFilter) -> dict[str, bytes]:
     """Return the wanted files of a folder, a tar (plain, gz, xz, bz2) or a zip, by name."""
     try:
         if path.is_dir():
@@ -80,7 +80,7 @@ class _Bounded(io.RawIOBase):
         return content
 
 
-def _folder(path: Path, wanted: Wanted) -> Iterator[tuple[str, bytes]]:
+def _folder(path: Path, wanted: MemberFilter) -> Iterator[tuple[str, bytes]]:
     allowance = Allowance(0, least=TOTAL)
     for file in sorted(path.rglob("*")):
         name = file.relative_to(path).as_posix()
@@ -92,7 +92,7 @@ def _folder(path: Path, wanted: Wanted) -> Iterator[tuple[str, bytes]]:
             yield name, file.read_bytes()
 
 
-def _tar(path: Path, start: bytes, wanted: Wanted, allowance: Allowance) -> Iterator[tuple[str, bytes]]:
+def _tar(path: Path, start: bytes, wanted: MemberFilter, allowance: Allowance) -> Iterator[tuple[str, bytes]]:
     """Yield the files of a tar. All unpacked bytes count; sparse files, whose zeros would not, are refused."""
     opener = next((opener for magic, opener in COMPRESSED.items() if start.startswith(magic)), io.FileIO)
     with opener(path) as source, tarfile.open(fileobj=_Bounded(source, allowance), mode="r|") as archive:
@@ -108,7 +108,7 @@ def _tar(path: Path, start: bytes, wanted: Wanted, allowance: Allowance) -> Iter
                 yield _tidy(member.name), content
 
 
-def _zip(path: Path, wanted: Wanted, allowance: Allowance) -> Iterator[tuple[str, bytes]]:
+def _zip(path: Path, wanted: MemberFilter, allowance: Allowance) -> Iterator[tuple[str, bytes]]:
     with zipfile.ZipFile(path) as archive:
         for count, member in enumerate(archive.infolist()):
             mode = member.external_attr >> 16

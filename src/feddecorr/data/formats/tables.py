@@ -28,7 +28,7 @@ INDEXES = ("id", "idx", "index", "row")
 
 NO_INDEX = "write the file without an index (pandas: to_csv(…, index=False))"
 
-Array = NDArray[Any]
+AnyArray = NDArray[Any]
 
 
 def pandas_library() -> Any:
@@ -84,7 +84,7 @@ def _pandas_parquet(path: Path, library: Any) -> Any:
     return table.set_axis([name for name, _ in columns], axis="columns")  # names may repeat
 
 
-def read_csv(path: Path) -> dict[str, Array]:
+def read_csv(path: Path) -> dict[str, AnyArray]:
     """Return `features` and, from a column `label`, also `labels`; a single column of names is `labels` alone.
 
     Needs no pandas. The first line may be a heading.
@@ -114,7 +114,7 @@ def read_csv(path: Path) -> dict[str, Array]:
     return table
 
 
-def _counts_rows(column: Array) -> bool:
+def _counts_rows(column: AnyArray) -> bool:
     """Tell whether a column holds consecutive numbers, each once and in any order, like an index."""
     if len(column) < 3 or not np.isfinite(column).all():
         return False
@@ -161,7 +161,7 @@ def _label_column(path: Path, names: Sequence[str]) -> int | None:
     return found[0] if found else None
 
 
-def _parse(path: Path, names: Sequence[str], *, width: int, label: int | None) -> dict[str, Array]:
+def _parse(path: Path, names: Sequence[str], *, width: int, label: int | None) -> dict[str, AnyArray]:
     """Convert all cells below the heading, and check the number of cells in each line."""
     rest = [place for place in range(width) if place != label]
     numbers, words = array("d"), []
@@ -181,7 +181,7 @@ def _parse(path: Path, names: Sequence[str], *, width: int, label: int | None) -
             wrong = next(place for place in rest if "_" in cells[place] or not _is_number(cells[place]))
             said = f"holds '{brief(cells[wrong])}', which is not a number" if cells[wrong].strip() else "is empty"
             raise UserError(f"{_cell(path, line, wrong, names)} {said}") from error
-    found: dict[str, Array] = {}
+    found: dict[str, AnyArray] = {}
     if rest:
         found["features"] = features = np.frombuffer(numbers).reshape(-1, len(rest))
         if not np.isfinite(features).all():

@@ -10,6 +10,8 @@ import numpy as np
 
 from feddecorr.errors import UserError
 from feddecorr.paper.claims.claim import OPEN, Claim, Fact, verdict_of
+from feddecorr.paper.theory.studies.flow import study_flow
+from feddecorr.paper.theory_settings import Flow
 
 NEGLIGIBLE = 1.03
 """What FedDecorr may cost of a step of FedAvg: the paper's own ratio on CIFAR-10 (6.9 to 6.7 minutes)."""
@@ -88,9 +90,6 @@ def computation(number: str, sentence: str, costs: Sequence[CostRecord]) -> Clai
 
 def theorem(number: str, sentence: str) -> Claim:
     """Judge 16 on flows from starts for which both assumptions hold, with two and three layers, three seeds each."""
-    from feddecorr.paper.theory.studies.flow import study_flow  # noqa: PLC0415
-    from feddecorr.paper.theory_settings import Flow  # noqa: PLC0415 - solvers are loaded when they are needed
-
     options = {"dim": 10, "classes": 5, "samples": 50, "points": 11}
     documents = [
         study_flow(Flow(layers=layers, seed=seed, **options)).document for layers in (2, 3) for seed in range(3)

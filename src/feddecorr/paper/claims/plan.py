@@ -11,12 +11,12 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, PositiveInt, ValidationError, field_validator
 
-from feddecorr.config.settings import to_settings
 from feddecorr.errors import UserError, nearest
 from feddecorr.paper.studies import STUDIES
 from feddecorr.results.conditions import Condition, by_name
 from feddecorr.results.contexts import Context, experiment_context
 from feddecorr.results.study import Arm
+from feddecorr.settings.flat import to_settings
 
 PLAN = "plan.toml"
 """The name of the file, next to the records."""

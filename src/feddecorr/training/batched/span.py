@@ -92,7 +92,7 @@ class Span:
         start, products = (
             table.index_select(0, every).unflatten(0, places.shape) for table in (self._start, self._products)
         )
-        product: Tensor = _Products.apply(start, products, every, *self.trainable)  # type: ignore[no-untyped-call]  # PyTorch's
+        product: Tensor = _SpanProducts.apply(start, products, every, *self.trainable)  # type: ignore[no-untyped-call]  # PyTorch's
         return product
 
     def weights(self, client: int, out_buffers: Tensor | None = None) -> Tensor:
@@ -113,7 +113,7 @@ def _fitting(out_buffers: Tensor | None, like: Tensor) -> Tensor | None:
     return out_buffers if out_buffers is not None and out_buffers.device == like.device else None
 
 
-class _Products(torch.autograd.Function):
+class _SpanProducts(torch.autograd.Function):
     """Products of weights in the span with images; what goes back is the gradient's coordinates."""
 
     @staticmethod

@@ -12,12 +12,12 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from feddecorr.config.overrides import read_overrides
-from feddecorr.config.settings import parse_settings
 from feddecorr.data import DATA
-from feddecorr.flower.deployment import Deployment
+from feddecorr.deployment.server import Deployment
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import ensure
 from feddecorr.runs.record import Record
+from feddecorr.settings.flat import parse_settings
 
 app = ServerApp()
 

@@ -15,10 +15,10 @@ from feddecorr.errors import RunError, UserError
 
 if TYPE_CHECKING:
     from feddecorr.config.experiment import Experiment
-    from feddecorr.config.options import RunOptions
+    from feddecorr.settings.options import RunOptions
 
 CLIENT_APP = "feddecorr.flower.client_app:app"
-SERVER_APP = "feddecorr.flower.server_app:app"
+SERVER_APP = "feddecorr.deployment.server_app:app"
 STARTED = re.compile(r"Successfully started run (\d+)")
 
 

@@ -17,7 +17,6 @@ from flwr.serverapp import Grid
 
 from feddecorr.collapse.diagnosis import Diagnosis
 from feddecorr.config.experiment import Experiment
-from feddecorr.config.options import RunOptions
 from feddecorr.core.client_memory import Memories
 from feddecorr.core.evidence import Evidence
 from feddecorr.core.files import read_json, reading, write_json
@@ -33,6 +32,7 @@ from feddecorr.flower.payload import pack, reply_limit, to_arrays
 from feddecorr.flower.replies import read_failure, read_reply
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.server.federation import RunClients
+from feddecorr.settings.options import RunOptions
 
 MAX_EVIDENCE = 1 << 30
 """Size limit of a client's evidence in bytes; 8 000 features need half of that."""

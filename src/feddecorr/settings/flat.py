@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
 from feddecorr.config.experiment import AUTO, Experiment
-from feddecorr.config.options import REGISTRIES, RunOptions
 from feddecorr.config.overrides import read_overrides
 from feddecorr.core.registry import Config, options_of
 from feddecorr.core.trust import Trust
 from feddecorr.errors import UserError, nearest
+from feddecorr.settings.options import REGISTRIES, RunOptions
 
 KEYS: dict[str, type[Config]] = dict.fromkeys(Experiment.model_fields, Experiment) | dict.fromkeys(
     RunOptions.model_fields, RunOptions

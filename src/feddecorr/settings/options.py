@@ -9,8 +9,14 @@ from pydantic import Field, PositiveInt
 from feddecorr.config.experiment import REGISTRIES as EXPERIMENT_REGISTRIES
 from feddecorr.config.training import Evaluation
 from feddecorr.core.registry import Config, Registry
-from feddecorr.engines.table import ENGINES, Engine, Serial
+from feddecorr.engines.engine import Engine
+from feddecorr.engines.pool import Pool
+from feddecorr.engines.serial import Serial
+from feddecorr.flower.engine import Flower
 from feddecorr.trackers import TRACKERS, Tracker
+
+ENGINES = Registry("engine", Engine, {"serial": Serial, "pool": Pool, "flower": Flower})
+"""Engines by name."""
 
 REGISTRIES: dict[str, Registry[Any]] = {**EXPERIMENT_REGISTRIES, "engine": ENGINES, "trackers": TRACKERS}
 """All that can be chosen by name, by the setting that chooses it."""

@@ -1,0 +1,1 @@
+"""Federations deployed on Flower: the server's side of one, and the Flower app that starts it."""
