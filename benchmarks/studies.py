@@ -111,7 +111,7 @@ def processor_time() -> float:
 def one_turn(given: Sequence[tuple[Experiment, RunOptions]]) -> dict[str, float]:
     """Measure everything once."""
     few = given[: 2 * CORES]
-    pooled = [each.model_copy(update={"engine": Pool(workers=CORES)}) for each in few]
+    pooled = [(each, options.model_copy(update={"engine": Pool(workers=CORES)})) for each, options in few]
     alone = by_the_runner(given, 1)["seconds"]
     own = by_themselves(given)
     both = by_the_runner(given, CORES)

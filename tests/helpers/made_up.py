@@ -78,8 +78,6 @@ def results(arms: Sequence[Arm], of: Callable[[Arm], Summary | None] | None = No
 
     def make(arm: Arm) -> Summary:
         share = 0.5 + 0.01 * int(arm.labels["seed"])
-        return summary(
-            (arm.experiment, arm.options), accuracy=share, local_rank=5.0, terms={"0": [2.0, 1.0], "1": [1.0, 0.5]}
-        )
+        return summary(arm, accuracy=share, local_rank=5.0, terms={"0": [2.0, 1.0], "1": [1.0, 0.5]})
 
     return [Result(arm.labels, (of or make)(arm)) for arm in arms]

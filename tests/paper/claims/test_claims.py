@@ -220,9 +220,7 @@ def test_seeds_are_judged_when_all_that_are_declared_are_done_and_no_others() ->
 
     def records(seeds: Container[int], gain: float) -> list[Summary]:
         return [
-            summary(
-                (arm.experiment, arm.options), accuracy=0.5 + gain * (arm.labels["regularizer"] != "none") + wobble(arm)
-            )
+            summary(arm, accuracy=0.5 + gain * (arm.labels["regularizer"] != "none") + wobble(arm))
             for arm in arms
             if arm.labels["seed"] in seeds
         ]
