@@ -127,9 +127,9 @@ def test_a_device_that_is_not_there_is_refused_before_there_is_a_run(
     feddecorr: CommandLine, tmp_path: Path, device: str
 ) -> None:
     settings = write_settings(tmp_path / "small.json")
-    refused = feddecorr("run", settings, f"training.device={device}", "--out", tmp_path / "run")
+    refused = feddecorr("run", settings, f"device={device}", "--out", tmp_path / "run")
     assert refused.code == 2
-    assert f"error: training.device={device} cannot be used here" in refused.err
+    assert f"error: device={device} cannot be used here" in refused.err
     assert not (tmp_path / "run").exists()
 
 

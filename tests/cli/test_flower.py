@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from command_line import CommandLine
 
-from feddecorr.settings.flat import parse_settings
+from feddecorr.settings.flat import parse_settings, to_settings
 
 
 def test_an_app_is_a_file_with_our_components_and_the_experiment(feddecorr: CommandLine, tmp_path: Path) -> None:
@@ -19,7 +19,7 @@ def test_an_app_is_a_file_with_our_components_and_the_experiment(feddecorr: Comm
     app = document["tool"]["flwr"]["app"]
     assert set(app["components"].values()) == {"feddecorr.deployment.server_app:app", "feddecorr.flower.client_app:app"}
     experiment, options = parse_settings(json.loads(app["config"]["experiment"]))
-    assert experiment.to_dict() == made.document["experiment"]
+    assert to_settings(experiment, options) == made.document["experiment"]
     assert (experiment.clients, options.engine.to_dict()["wait"], app["config"]["rounds"]) == (3, 7.0, 4)
 
 

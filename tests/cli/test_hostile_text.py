@@ -75,7 +75,8 @@ def _record(experiment: dict[str, Any], rounds: list[dict[str, Any]]) -> dict[st
     unknown = {"method": {"name": HOSTILE[0], "path": HOSTILE[4]}, **{name: name for name in HOSTILE}}
     return {
         "digest": HOSTILE[0],
-        "experiment": {**experiment, **unknown, "seed": 0, "rounds": 2},
+        "experiment": {**experiment, **unknown, "seed": 0},
+        "options": {"rounds": 2},
         "command": TYPED_IN,
         "environment": {},
         "rounds": kept,
@@ -225,7 +226,8 @@ def test_what_a_file_claims_to_be_its_command_is_never_shown(feddecorr: CommandL
     (place / "costs" / "loss.json").write_text(json.dumps(costs))
     (place / "costs" / "methods.json").write_text(json.dumps(methods))
     line = json.loads((place / "records.jsonl").read_text().splitlines()[0])
-    readable = {**line, "experiment": json.loads(json.dumps({**small().experiment.to_dict(), "rounds": 2}))}
+    known, options = small("rounds=2")
+    readable = {**line, "experiment": known.to_dict(), "options": options.to_dict()}
     (place / "records.jsonl").write_text(f"{json.dumps(line)}\n{json.dumps(readable)}\n")
     told = feddecorr("claims", "records.jsonl", "costs", "--json")
     assert told.code == 0, told.err

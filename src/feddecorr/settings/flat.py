@@ -30,6 +30,8 @@ def parse_settings(settings: Mapping[str, Any], trust: Trust | None = None) -> t
 
     Settings of a file are given with the trust in it, else code that they name is imported as if said here.
     """
+    if not isinstance(settings, Mapping):  # whatever a file holds
+        raise UserError(f"settings are a table, not {type(settings).__name__}")
     parts: dict[type[Config], dict[str, Any]] = {Experiment: {}, RunOptions: {}}
     problems = []
     for key, value in settings.items():
