@@ -17,10 +17,10 @@ from statistics import mean, stdev
 from typing import Any
 
 from benchmarks.recording import command, write_record
-from feddecorr.config.experiment import Experiment
 from feddecorr.config.overrides import read_overrides
 from feddecorr.engines.allocator import keep_freed_memory
 from feddecorr.runs.pipeline import run
+from feddecorr.settings.flat import parse_settings
 
 SETTINGS = [
     "data=cifar10", "data.train=4000", "data.test=1500", "clients=10", "partition=dirichlet", "partition.alpha=0.05",
@@ -38,8 +38,8 @@ def runs(settings: dict[str, Any], scales: list[Scale], seeds: int) -> Iterator[
     for seed in range(seeds):
         for normalization, beta in scales:
             terms = {} if normalization == "none" else {"feddecorr": {"beta": beta, "normalization": normalization}}
-            experiment = Experiment.parse({**settings, "regularizers": terms, "seed": seed})
-            records = [replace(record, state={}) for record in run(experiment)]
+            experiment, options = parse_settings({**settings, "regularizers": terms, "seed": seed})
+            records = [replace(record, state={}) for record in run(experiment, options)]
             spectrum = [float(f"{value:.5g}") for value in (records[-1].singular_values or [])[:100]]
             columns = ("accuracy", "effective_rank", "significant_singular_values", "terms")
             rounds = {name: [getattr(record, name) for record in records] for name in columns}

@@ -31,10 +31,12 @@ def summaries() -> list[Summary]:
 def main_runs(scale: str) -> list[Summary]:
     """Return the runs of the main comparison: FedAvg without and with FedDecorr, at the paper's strength."""
     labels: Labels = {"data": "cifar10", "method": "fedavg", "alpha": 0.1}
-    arms = [
-        settings_of(find_scale(scale), {**labels, "regularizer": name})[0].to_dict() for name in ("none", "feddecorr")
-    ]
-    alike = {context(replace(run, experiment=arm), ALPHA) for run in summaries()[:1] for arm in arms}
+    arms = [settings_of(find_scale(scale), {**labels, "regularizer": name}) for name in ("none", "feddecorr")]
+    one = summaries()[0]
+    alike = {
+        context(replace(one, experiment=experiment.to_dict(), options=options.to_dict()), ALPHA)
+        for experiment, options in arms
+    }
     return [run for run in summaries() if context(run, ALPHA) in alike]
 
 

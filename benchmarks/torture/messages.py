@@ -223,7 +223,7 @@ def data_summary(simulation: Simulation, client: int) -> DataSummary:
 def torture_updates(count: int, chance: random.Random, folder: Path) -> dict[str, Any]:
     """Change updates on their way from a connection in Python."""
 
-    def connect(experiment: Experiment, _: Path) -> tuple[Hostile, Hostile]:
+    def connect(experiment: Experiment, _: RunOptions, __: Path) -> tuple[Hostile, Hostile]:
         connection = Hostile(experiment, chance)
         return connection, connection
 
@@ -315,7 +315,8 @@ def torture_introductions(count: int, chance: random.Random, folder: Path) -> di
 
 @cache
 def _simulation() -> Simulation:
-    return Simulation(small_experiment(*WORDS)[0])
+    experiment, options = small_experiment(*WORDS)
+    return Simulation(experiment, evaluation=options.evaluation)
 
 
 def _told(number: int, error: BaseException) -> str:

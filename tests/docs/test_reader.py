@@ -89,8 +89,9 @@ def test_runs_are_short_whoever_starts_them(reader: Reader) -> None:
     code = """
 import feddecorr
 small = {"name": "synthetic", "train": 60, "test": 20}
-experiment = feddecorr.Experiment(data=small, clients=2, model={"name": "mlp", "widths": [8]}, rounds=1000)
-assert [record.round for record in feddecorr.run(experiment)] == [1]
+experiment = feddecorr.Experiment(data=small, clients=2, model={"name": "mlp", "widths": [8]})
+options = feddecorr.RunOptions(rounds=1000)
+assert [record.round for record in feddecorr.run(experiment, options)] == [1]
 """
     reader.follow(Page("page.md", fenced("sh", command) + fenced("python", code)))
     assert len(Path("runs/a/rounds.jsonl").read_text().splitlines()) == 1

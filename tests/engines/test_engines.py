@@ -11,6 +11,7 @@ from feddecorr.core.messages import Broadcast, Update
 from feddecorr.errors import RunError, UserError
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import resume, run
+from feddecorr.settings.flat import to_settings
 from feddecorr.settings.options import ENGINES
 
 TOGETHER = "model=mlp model.widths=[16] clients=6 partition.minimum=3 training.clients_per_batch=2"
@@ -97,7 +98,7 @@ def test_a_client_that_raises_is_named_and_the_run_can_go_on(tmp_path: Path, eng
     assert directory.finished_rounds() == 1
     # The cause is taken away, as a user would mend the method, and the run goes on to the same end.
     mended, mended_options = small("method=outside:Failing", "method.round=1000", f"engine={engine}", *words.split())
-    write_json(out / "experiment.json", mended.to_dict())
+    write_json(out / "experiment.json", to_settings(mended, mended_options))
     assert result(resume(out, trust=True)) == result(run(mended, mended_options))[1:]
 
 

@@ -75,14 +75,14 @@ def test_a_key_is_one_client(tmp_path: Path) -> None:
     there, said = grid(tmp_path, {7: 0, 8: 1, 9: 2}, {**KEYS, 9: KEYS[8]}), list[str]()
     with pytest.raises(RunError, match="did not connect"):
         Deployment(there, *small(*WORDS), tmp_path / "run", test=None, log=said.append)
-    assert any("its key is that of client" in line for line in said)
+    assert any("its key belongs to client" in line for line in said)
 
 
 def test_without_keys_nobody_is_taken_where_keys_are_asked_for(tmp_path: Path) -> None:
     there, said = grid(tmp_path, {7: 0, 8: 1, 9: 2}, {}), list[str]()
     with pytest.raises(RunError, match="did not connect"):
         Deployment(there, *small(*WORDS), tmp_path / "run", test=None, log=said.append)
-    assert sum("Flower tells no key of it" in line for line in said) == 3
+    assert sum("Flower reports no key for it" in line for line in said) == 3
 
 
 def test_where_nodes_have_no_lasting_keys_numbers_are_free(tmp_path: Path) -> None:

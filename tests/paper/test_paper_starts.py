@@ -15,6 +15,7 @@ from feddecorr.config.experiment import Experiment
 from feddecorr.data import Dataset, Images, cache
 from feddecorr.paper.studies import STUDIES
 from feddecorr.server.federation import Simulation
+from feddecorr.settings.options import RunOptions
 
 SHAPES = {"cifar10": (50_000, 10, 32), "cifar100": (50_000, 100, 32), "tinyimagenet": (100_000, 200, 64)}
 """Training images, classes and size of each data set."""
@@ -24,15 +25,15 @@ EXPERIMENTS = {
 }
 
 
-def shortened(experiment: Experiment, *, evaluated: bool) -> Experiment:
+def shortened(experiment: Experiment, *, evaluated: bool) -> tuple[Experiment, RunOptions]:
     """Return the first steps of an experiment: in a round, one client's one pass over about five images."""
     settings = experiment.to_dict()
     settings["data"] |= {"train": 5 * experiment.clients, "test": 20}
     settings["partition"]["minimum"] = 2
     settings["training"]["epochs"] = 1
-    settings["evaluation"] |= {"every": 2, "clients": False}
-    settings |= {"rounds": 1 if evaluated else 2, "participation": 1 / experiment.clients}
-    return Experiment.parse(settings)
+    settings["participation"] = 1 / experiment.clients
+    options = RunOptions.parse({"rounds": 1 if evaluated else 2, "evaluation": {"every": 2}})
+    return Experiment.parse(settings), options
 
 
 def kinds(*names: str) -> dict[str, Experiment]:
@@ -76,7 +77,7 @@ def stand_ins(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.mark.parametrize("kind", TRAINED)
 def test_first_steps(kind: str) -> None:
     """A client of a real network trains, with all terms of its objective, and the server takes the round."""
-    record = next(iter(run(shortened(TRAINED[kind], evaluated=False))))
+    record = next(iter(run(*shortened(TRAINED[kind], evaluated=False))))
     assert record.round == len(record.clients) == 1
     assert set(record.terms) > set(TRAINED[kind].regularizers)  # and the loss of the labels
     assert record.state
@@ -85,8 +86,8 @@ def test_first_steps(kind: str) -> None:
 @pytest.mark.parametrize("kind", EVALUATED)
 def test_first_evaluation(kind: str) -> None:
     """The global model of a first round is evaluated, and its spectrum has the width of the network."""
-    experiment = shortened(EVALUATED[kind], evaluated=True)
-    (record,) = run(experiment)
+    experiment, options = shortened(EVALUATED[kind], evaluated=True)
+    (record,) = run(experiment, options)
     paper = {"mobilenetv2": 1280, "resnet18": 512, "resnet32": 64, "resnet20": 64}
     model = experiment.to_dict()["model"]
     width = find_classifier(Simulation(experiment).task.build_model()).in_features

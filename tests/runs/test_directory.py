@@ -107,7 +107,7 @@ def test_a_run_can_be_made_longer_by_another_engine(tmp_path: Path, expected: li
 
 def test_nothing_else_can_be_changed_on_the_way(tmp_path: Path) -> None:
     list(run(*small("rounds=2"), tmp_path / "run"))
-    with pytest.raises(UserError, match=r"seed: 0 there, 1 here.*only rounds, engine"):
+    with pytest.raises(UserError, match=r"seed: 0 there, 1 here.*only its run options can change \(rounds, engine"):
         resume(tmp_path / "run", *small("seed=1"))
     with pytest.raises(UserError, match="2 rounds are done"):
         resume(tmp_path / "run", *small("rounds=1"))
@@ -143,7 +143,7 @@ def test_the_directory_holds_what_it_promises(tmp_path: Path) -> None:
     list(run(*small("rounds=1"), out))
     line = json.loads((out / "rounds.jsonl").read_text())
     assert line.keys() == {
-        "round", "clients", "terms", "seconds", "missing", "model", "local_models", "averaging", "local_terms"
+        "round", "clients", "terms", "seconds", "missing", "notes", "model", "local_models", "averaging", "local_terms"
     }  # fmt: skip
     assert 0 <= line["model"]["accuracy"] <= 1
     environment = json.loads((out / "environment.json").read_text())

@@ -238,7 +238,7 @@ def test_the_command_tells_what_was_spent_and_what_will_be(feddecorr: CommandLin
     assert "transforms.private.seed=1: whoever knows it can take the noise away" in told.err
     refused = feddecorr("privacy", "clients=3")
     assert refused.code == 2
-    assert "nothing is private" in refused.err
+    assert "not private" in refused.err
     local = privacy_spent(small(*GROUPS[:2], "transforms=locally_private").experiment, 4, 1e-5)
     assert local.epsilon == epsilon(1.0, 1.0, 4, 1e-5, NeighboringRelation.REPLACE)
 

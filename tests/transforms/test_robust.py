@@ -163,6 +163,6 @@ def test_a_round_records_whom_a_rule_named_and_whom_it_left_out() -> None:
     assert "its weights are" in record.notes[0]
     (record,) = run(*small(*words, "transforms=attack,krum", "transforms.krum.keep=5"))
     assert len(record.notes) == 2
-    assert record.notes[0] == "its update was left out by transforms=attack,krum"
+    assert record.notes[0] == "its update was dropped by transforms=attack,krum"
     (record,) = run(*small(*words[:3]))
     assert not record.notes

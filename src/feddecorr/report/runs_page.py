@@ -130,7 +130,7 @@ def sections(lines: Sequence[SeedGroup], runs: Mapping[str, RunDirectory]) -> It
     if any(run.spectrum for run in every):
         yield _spectra(lines, bands)
     terms = dict.fromkeys(term for run in every for each in run.rounds for term in each["terms"])
-    further = dict.fromkeys(name for run in every for name in run.experiment.get("evaluation", {}).get("measures", {}))
+    further = dict.fromkeys(name for run in every for name in run.options.get("evaluation", {}).get("measures", {}))
     measures: dict[str, tuple[str, curves.Curve]] = {
         "accuracy": (ACCURACY, curves.per_round("accuracy")),
         "effective rank": (RANK, curves.per_round("effective_rank")),

@@ -1,13 +1,16 @@
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from beside import MLP
 from small import digest, result, simulate, small
 
+from feddecorr.core.client_memory import Memories
 from feddecorr.errors import UserError
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import resume, run
-from feddecorr.server.federation import Simulation
+from feddecorr.server.federation import Federation, RunClients, Simulation
 
 REFUSED = [
     ("model=beside_networks:dropped", "'2' draws random numbers"),
@@ -20,7 +23,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("words", "reason"), REFUSED)
 def test_what_cannot_be_is_refused_by_name_before_any_work(words: str, reason: str, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=rf"training.clients_per_batch=3 cannot be: .*{reason}.*together=1"):
+    with pytest.raises(UserError, match=rf"training.clients_per_batch=3 cannot be: .*{reason}.*clients_per_batch=1 is"):
         next(run(*small(*MLP, *words.split(), "training.clients_per_batch=3"), tmp_path / "run"))
     assert not (tmp_path / "run").exists()
 
@@ -32,8 +35,8 @@ def test_under_auto_it_is_trained_one_by_one_and_the_reason_recorded(words: str,
     assert digest(record.state) == digest(alone.state)
     environment = RunDirectory.open(tmp_path / "run").environment()
     assert environment is not None
-    assert environment["together"]["clients"] == 1
-    assert reason in environment["together"]["because"]
+    assert environment["batching"]["clients"] == 1
+    assert reason in environment["batching"]["because"]
 
 
 @pytest.mark.parametrize(
@@ -45,9 +48,11 @@ def test_under_auto_it_is_trained_one_by_one_and_the_reason_recorded(words: str,
     ],
 )
 def test_auto_leaves_large_steps_and_networks_alone(words: str, reason: str) -> None:
-    task = simulate(*MLP, *words.split(), "training.clients_per_batch=auto").task
+    experiment, options = small(*MLP, *words.split(), "training.clients_per_batch=auto")
+    assert options.auto_batching
+    task, because = Simulation(experiment).task.choose_batching()
     assert task.together.clients == 1
-    assert reason in task.together.because
+    assert reason in because
 
 
 @pytest.mark.parametrize(
@@ -104,9 +109,19 @@ def test_groups_change_the_last_bits_at_most(model: str) -> None:
             assert record["terms"] == pytest.approx(expected["terms"], abs=1e-5)
 
 
+@dataclass(frozen=True)
+class Live:
+    """A connection to clients elsewhere, which is never opened."""
+
+    federation: Federation
+
+    def open(self, memories: Memories) -> AbstractContextManager[RunClients]:
+        raise AssertionError(memories)
+
+
 def test_clients_elsewhere_train_one_by_one() -> None:
     experiment, options = small(*MLP, "training.clients_per_batch=2")
     with pytest.raises(
         UserError, match=r"training.clients_per_batch=2: clients of a live connection .* train one by one"
     ):
-        next(run(experiment, options, through=Simulation(experiment)))
+        next(run(experiment, options, through=Live(Simulation(experiment).federation)))
