@@ -49,7 +49,7 @@ WRONG: dict[str, bytes] = {
     "a long note": said(note="a" * 501),
     "a list for a table": said(metrics=[1]),
     "text in an epoch": said(epochs={"cross_entropy": ["1"]}),
-    "text for clients": said(beside=["1"]),
+    "text for clients": said(merged_clients=["1"]),
     "a name with a control character": said(metrics={"\x1b": 1.0}),
     "very many tensors": save({f"weights/{n}": torch.zeros(0) for n in range(MOST_TENSORS + 1)}, {NOTE: "{}"}),
 }

@@ -131,7 +131,7 @@ def test_a_model_beside_itself_is_the_same() -> None:
     evaluate, _ = evaluator("evaluation.batch=7", parallel_jobs=2)
     model = simulate().task.build_model()
     first = evaluate.diagnose(model, name="first")
-    found = evaluate.diagnose(model, name="second", beside=(model, first))
+    found = evaluate.diagnose(model, name="second", compared_with=(model, first))
     assert found.linear_cka == pytest.approx(1)
     assert found.mean_principal_angle == pytest.approx(0, abs=1e-6)
     assert found.reference == "first"

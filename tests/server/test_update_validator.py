@@ -47,7 +47,7 @@ def test_fair_updates_pass_unchanged() -> None:
 
 WRONG: dict[str, tuple[Callable[[Update], Update], str]] = {
     "another round": (lambda sent: replace(sent, round=4), "for round 4"),
-    "the mean of several": (lambda sent: replace(sent, beside=[2]), "also for other clients"),
+    "the mean of several": (lambda sent: replace(sent, merged_clients=[2]), "also for other clients"),
     "a stranger": (lambda sent: replace(sent, client=3), "client 3 .* not asked"),
     "no examples": (lambda sent: replace(sent, examples=0), "examples=0, not a whole number from 1 to 10"),
     "no amount": (lambda sent: replace(sent, amount=float("nan")), "amount=nan"),

@@ -93,7 +93,7 @@ WRONG: dict[str, tuple[Spoil, str]] = {
     "evidence that cannot be squared": (evidence(mean=torch.full((16,), 1e150, dtype=torch.float64)), "evidence"),
     "evidence that is no tensor": (evidence(mean=[1.0]), "evidence"),
     "evidence without a shape": (evidence(mean=torch.tensor(1.0, dtype=torch.float64)), "evidence"),
-    "other clients' updates that are no numbers": (fields(beside=["2"]), "beside"),
+    "other clients' updates that are no numbers": (fields(merged_clients=["2"]), "merged_clients"),
     "a cause with half a character": (lambda u: Failure(u.round, u.client, "\ud800 and \x1b[2J" + "a" * 10**6), "and"),
 }  # fmt: skip
 

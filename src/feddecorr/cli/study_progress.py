@@ -58,7 +58,7 @@ class _PlainProgress:
 
 
 def _rest(status: Status) -> str:
-    """Say what else is to be known, beside how many are done."""
+    """Say what else is to be known, besides how many are done."""
     parts = [f"{run.name} in round {run.round} of {run.rounds}" for run in status.running]
     if status.failed:
         parts.insert(0, f"{status.failed} failed")

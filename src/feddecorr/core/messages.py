@@ -46,7 +46,7 @@ class Update:
     steps: under momentum, a gradient keeps acting in later steps (FedNova's ‖a‖₁, times the learning rate).
     `metrics` are the means of the objective's terms, `epochs` those of each local epoch where they are recorded.
     `note` is for the run's record: what a reader has to know of this update. `evidence` is what the client found out
-    about its model on images of its own, where the server has none. `beside` are further clients, where the update is
+    about its model on images of its own, where the server has none. `merged_clients` are further clients, where the update is
     the mean of several by their numbers of examples, of which `examples` is the sum.
     """
 
@@ -61,12 +61,12 @@ class Update:
     epochs: dict[str, list[float]] = field(default_factory=dict)
     note: str = ""
     evidence: State = field(default_factory=dict)
-    beside: list[int] = field(default_factory=list)
+    merged_clients: list[int] = field(default_factory=list)
 
     @property
     def clients(self) -> tuple[int, ...]:
         """All clients whose update it is."""
-        return self.client, *self.beside
+        return self.client, *self.merged_clients
 
 
 @dataclass(frozen=True)

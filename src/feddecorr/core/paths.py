@@ -172,18 +172,18 @@ class InnerPath:
 
     def keep_as(self, other: InnerPath) -> None:
         """Let a file that is only ever replaced also be there under another name; a copy where it cannot have two."""
-        beside = temporary_name(other.name)
+        temporary = temporary_name(other.name)
         with self._folder() as mine, other._folder() as theirs:
             self._look(mine)
             other._look_if_there(theirs)
             try:
-                os.link(self.name, beside, src_dir_fd=mine, dst_dir_fd=theirs, follow_symlinks=False)
+                os.link(self.name, temporary, src_dir_fd=mine, dst_dir_fd=theirs, follow_symlinks=False)
             except OSError:
                 other.write(self.read())
                 return
-            os.replace(beside, other.name, src_dir_fd=theirs, dst_dir_fd=theirs)
+            os.replace(temporary, other.name, src_dir_fd=theirs, dst_dir_fd=theirs)
             with suppress(FileNotFoundError):  # where the target is that very file already, nothing was renamed
-                os.unlink(beside, dir_fd=theirs)
+                os.unlink(temporary, dir_fd=theirs)
 
     def move_to(self, other: InnerPath) -> None:
         """Give the file another name, in place of what had it."""
@@ -307,17 +307,17 @@ def temporary_name(name: str) -> str:
 
 def replace(folder: int, name: str, content: bytes, *, lasting: bool = True) -> None:
     """Put a file into an open folder in one step; a lasting one is brought to the disk before it has its name."""
-    beside = temporary_name(name)
+    temporary = temporary_name(name)
     try:
-        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666, dir_fd=folder), "wb") as file:
+        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666, dir_fd=folder), "wb") as file:
             file.write(content)
             file.flush()
             if lasting:
                 os.fsync(file.fileno())
-        os.replace(beside, name, src_dir_fd=folder, dst_dir_fd=folder)
+        os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
     except BaseException:  # a full disk must not be filled by half a file
         with suppress(FileNotFoundError):
-            os.unlink(beside, dir_fd=folder)
+            os.unlink(temporary, dir_fd=folder)
         raise
     if lasting:
         os.fsync(folder)

@@ -47,7 +47,7 @@ FIELDS: dict[str, dict[str, Check]] = {
     "Update": {
         "round": COUNTS,
         "client": COUNTS,
-        "beside": ListOf(COUNTS, MOST_EXAMPLES),
+        "merged_clients": ListOf(COUNTS, MOST_EXAMPLES),
         "examples": Whole(1, MOST_EXAMPLES),
         "amount": Real(0, LARGEST),
         "metrics": MappingOf(NAME, Real(), MOST_TERMS),

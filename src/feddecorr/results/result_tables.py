@@ -183,4 +183,4 @@ def to_csv(table: ResultTable) -> str:
 
 
 FORMATS: dict[str, Callable[[ResultTable], str]] = {"markdown": to_markdown, "latex": to_latex, "csv": to_csv}
-"""How a table can be written beside plain words."""
+"""How a table can be written, besides plain text."""

@@ -74,14 +74,14 @@ class Evaluator:
         name: str = "model",
         layer: str | None = None,
         weights: bool = True,
-        beside: tuple[nn.Module, Diagnosis] | None = None,
+        compared_with: tuple[nn.Module, Diagnosis] | None = None,
     ) -> Diagnosis:
         """Return everything about a model, with its layers' weights or without.
 
-        Compared, image by image, with another that was diagnosed before, if one is beside it: then both go over
+        Compared, image by image, with another that was diagnosed before, if one is given: then both go over
         each batch, so that nothing is held.
         """
-        other, reference = beside or (None, None)
+        other, reference = compared_with or (None, None)
         networks = [Reference(each, layer=layer) for each in (model, other) if each is not None]
         subject = Subject(model if weights else None, classifier_weight(find_classifier(model, layer)), reference)
         scores: list[Score] = []

@@ -63,10 +63,15 @@ class DiagnosisInputs:
         return model
 
     def diagnose(
-        self, model: nn.Module, name: str, *, beside: tuple[nn.Module, Diagnosis] | None = None, weights: bool = True
+        self,
+        model: nn.Module,
+        name: str,
+        *,
+        compared_with: tuple[nn.Module, Diagnosis] | None = None,
+        weights: bool = True,
     ) -> Diagnosis:
         """Return everything about a model, with its layers' weights or without."""
-        return self._evaluator.diagnose(model, name=name, beside=beside, weights=weights)
+        return self._evaluator.diagnose(model, name=name, compared_with=compared_with, weights=weights)
 
     def briefly(self, state: State) -> Diagnosis:
         """Return what follows from representations and decisions alone."""

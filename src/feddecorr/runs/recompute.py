@@ -79,7 +79,7 @@ class RoundState:
         return {**broadcast.weights, **broadcast.buffers}
 
     def train(self, clients: Sequence[int]) -> Iterator[Update]:
-        """Train these clients as they did in that round, in their order, beside those who trained beside them.
+        """Train these clients as they did in that round, in their order, with the clients that were trained in the same batch.
 
         Each sends its own update, also where the round took the mean of those who trained side by side.
         """
@@ -92,11 +92,11 @@ class RoundState:
         expected = ExpectedUpdates(self.simulation.federation, broadcast, method.expected_extra(server))
         validator = UpdateValidator(expected, clients, missing="fail", minimum=1)
         groups = task.groups(sample_clients(self.simulation.federation, self.number))
-        beside = [client for group in groups if set(group) & set(clients) for client in group]
+        trained_with = [client for group in groups if set(group) & set(clients) for client in group]
         simulation = self.simulation.apart()
-        opened = self.options.engine.open(simulation.task, simulation.shards, self._lend(source, beside))
+        opened = self.options.engine.open(simulation.task, simulation.shards, self._lend(source, trained_with))
         with opened as run_clients:
-            answers = run_clients(broadcast, beside)
+            answers = run_clients(broadcast, trained_with)
             yield from validator.validate(answer for answer in answers if answer.client in clients)
 
     def _lend(self, source: RunDirectory, clients: Sequence[int]) -> Memories:

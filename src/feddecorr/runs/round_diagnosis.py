@@ -56,7 +56,7 @@ def examine(directory: RunDirectory, wanted: Wanted, name: str, say: Say, *, tru
         local: dict[int, Diagnosis] = {}
         for place, update in enumerate(state.train(trained), start=1):
             theirs = look.build({**update.weights, **update.buffers})
-            found = look.diagnose(theirs, f"{title}, client {update.client}", beside=(model, first))
+            found = look.diagnose(theirs, f"{title}, client {update.client}", compared_with=(model, first))
             say(f"client {update.client} is trained and looked at ({place} of {len(trained)})")
             if wanted.whole:
                 together.take(update, theirs, found, layers=wanted.layers)

@@ -31,7 +31,7 @@ from feddecorr.training.batches import batch_sizes
 
 Missing = Literal["fail", "continue"]
 
-SENDER = {name: FIELDS["Update"][name] for name in ("round", "client", "beside")}
+SENDER = {name: FIELDS["Update"][name] for name in ("round", "client", "merged_clients")}
 """The fields that identify an update: its round and its client."""
 
 MAX_TRACEBACK = 10_000
@@ -172,9 +172,9 @@ class UpdateValidator:
         clients = set(update.clients)
         if update.round != self._round:
             raise UserError(f"its update is for round {update.round}")
-        if update.beside and not self._merged:
+        if update.merged_clients and not self._merged:
             raise UserError("its update is also for other clients")
-        if not self._sampled.keys() >= clients or len(clients) <= len(update.beside):
+        if not self._sampled.keys() >= clients or len(clients) <= len(update.merged_clients):
             raise UserError("it was not asked for an update")
         if self._accepted.keys() & clients:
             raise UserError("it sent a second update")

@@ -65,7 +65,7 @@ class MemoryWatch:
         self._most = max(self._most, peak)
 
     def is_short(self, running: Iterable[int], *, kept: int = 0) -> bool:
-        """Tell whether there is no room for one more run beside those that have these peaks so far.
+        """Tell whether there is no room for one more run next to those that have these peaks so far.
 
         They may all still grow to the largest peak ever seen. The process that would do it has `kept` of its own.
         A run that would be alone always has room.

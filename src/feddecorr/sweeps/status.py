@@ -75,7 +75,7 @@ class Left:
     def seconds(self, pace: Pace, cores: int, now: float) -> float | None:
         """Return the time to the end; None before it is known.
 
-        Runs that other processes do go on beside ours, and then they take more of those that wait.
+        Runs that other processes do continue at the same time, and then they take more of those that wait.
         """
         waiting = [pace.seconds(job.digest, job.left, begun=False) for job in self.waiting]
         held = [pace.seconds(job.digest, job.left, begun=True) for job in self.held]

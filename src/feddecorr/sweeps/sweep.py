@@ -27,7 +27,7 @@ LEFT_OUT = "–"
 
 
 class Sweep(Config):
-    """The table `[sweep]` beside an experiment's settings."""
+    """The table `[sweep]` next to an experiment's settings."""
 
     over: dict[str, list[Any]] = Field({}, description="the values of each setting that is varied")
     seeds: PositiveInt | None = Field(None, description="repeat everything with so many seeds")

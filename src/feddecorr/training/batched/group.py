@@ -103,5 +103,5 @@ def _mean(
         buffers=buffers,
         extra={},
         metrics=metrics,
-        beside=[part.client for part in others],
+        merged_clients=[part.client for part in others],
     )

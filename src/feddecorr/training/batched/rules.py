@@ -33,7 +33,7 @@ def _convolve(  # noqa: PLR0913, PLR0917 - as conv2d
     dilation: Any = 1,
     groups: int = 1,
 ) -> Tensor:
-    """Convolve the maps of all clients beside each other, channels last, with groups; vmap leaves them contiguous."""
+    """Convolve the maps of all clients next to each other, channels last, with groups; vmap leaves them contiguous."""
     if x.ndim != 4 or not (weight.shape[0] % BLOCK or weight.shape[1] % BLOCK):
         return conv2d(x.contiguous(), weight, bias, stride, padding, dilation, groups)
 
@@ -46,7 +46,7 @@ def _convolve(  # noqa: PLR0913, PLR0917 - as conv2d
 
 
 def _pool(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """Pool the maps of all clients beside each other, channels last."""
+    """Pool the maps of all clients next to each other, channels last."""
     several = x.ndim == 4 and not kwargs.get("return_indices")
     pooled: Tensor = (
         _Joined.apply(lambda x: max_pool2d(x, *args, **kwargs), x)  # type: ignore[no-untyped-call]  # PyTorch's
@@ -84,7 +84,7 @@ class _Joined(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, function: Callable[..., Tensor], *tensors: Tensor | None) -> tuple[Tensor, int]:
-        """Put the maps beside each other, and stack what acts on them."""
+        """Put the maps next to each other, and stack what acts on them."""
         x, *parameters = (_stack(each, dim, info.batch_size) for each, dim in zip(tensors, in_dims[1:], strict=True))
         assert x is not None  # noqa: S101 - for the types
         joined = x.transpose(0, 1).flatten(1, 2).contiguous(memory_format=torch.channels_last)
