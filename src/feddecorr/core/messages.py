@@ -46,8 +46,8 @@ class Update:
     steps: under momentum, a gradient keeps acting in later steps (FedNova's ‖a‖₁, times the learning rate).
     `metrics` are the means of the objective's terms, `epochs` those of each local epoch where they are recorded.
     `note` is for the run's record: what a reader has to know of this update. `evidence` is what the client found out
-    about its model on images of its own, where the server has none. `merged_clients` are further clients, where the update is
-    the mean of several by their numbers of examples, of which `examples` is the sum.
+    about its model on images of its own, where the server has none. `merged_clients` are further clients, where
+    the update is the mean of several by their numbers of examples, of which `examples` is the sum.
     """
 
     round: int

@@ -79,7 +79,7 @@ class RoundState:
         return {**broadcast.weights, **broadcast.buffers}
 
     def train(self, clients: Sequence[int]) -> Iterator[Update]:
-        """Train these clients as they did in that round, in their order, with the clients that were trained in the same batch.
+        """Train these clients as they did in that round, in their order, with those of the same batch.
 
         Each sends its own update, also where the round took the mean of those who trained side by side.
         """
