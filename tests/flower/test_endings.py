@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -21,6 +22,7 @@ from feddecorr.core.files import load_tensors
 from feddecorr.flower.simulation import SIMULATION_APP
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import run
+from feddecorr.settings.flat import to_settings
 
 HELPERS = Path(__file__).parent.parent / "helpers"
 MARK = "FEDDECORR_TEST_MARK"
@@ -120,8 +122,8 @@ def test_a_run_that_fails_and_one_that_is_interrupted(tmp_path: Path, start: Sta
     assert 'raise ZeroDivisionError("as it was told to")' in told
     check_nothing_left(failing, set(seen))
 
-    mended = small("method=outside:Failing", "method.round=1000", "rounds=1000", "engine=flower").experiment
-    (out / "experiment.json").write_text(mended.model_dump_json())
+    repaired = small("method=outside:Failing", "method.round=1000", "rounds=1000", "engine=flower")
+    (out / "experiment.json").write_text(json.dumps(to_settings(*repaired)))
     interrupted = start("resume", out, "--trust")
     interrupted.wait_for(lambda: RunDirectory(out).finished_rounds() > 2)
     seen = interrupted.family()

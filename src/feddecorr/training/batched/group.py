@@ -56,7 +56,7 @@ class ClientGroup:
                 load(buffers, part.buffers, {})
             with part.turn():
                 kinds.setdefault(tuple(part.terms), []).append(part)
-        for parameter in parameters.values():  # nobody's: who looks at the live module is not to go unnoticed
+        for parameter in parameters.values():  # so that a term that reads the live module is noticed
             parameter.data = torch.full_like(parameter, torch.nan)
         outcomes: dict[int, Outcome] = {}
         for parts in kinds.values():
