@@ -96,10 +96,12 @@ def test_a_client_that_raises_is_named_and_the_run_can_go_on(tmp_path: Path, eng
         next(records)
     directory = RunDirectory.open(out)
     assert directory.finished_rounds() == 1
-    # The cause is taken away, as a user would mend the method, and the run goes on to the same end.
-    mended, mended_options = small("method=outside:Failing", "method.round=1000", f"engine={engine}", *words.split())
-    write_json(out / "experiment.json", to_settings(mended, mended_options))
-    assert result(resume(out, trust=True)) == result(run(mended, mended_options))[1:]
+    # The cause is taken away, as a user would repair the method, and the run continues to the same end.
+    repaired, repaired_options = small(
+        "method=outside:Failing", "method.round=1000", f"engine={engine}", *words.split()
+    )
+    write_json(out / "experiment.json", to_settings(repaired, repaired_options))
+    assert result(resume(out, trust=True)) == result(run(repaired, repaired_options))[1:]
 
 
 def test_without_flower_the_message_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -92,8 +92,8 @@ def test_a_client_that_raises_is_named_with_its_own_traceback(session: FlowerSim
     with pytest.raises(RunError, match="client 1 failed in round 2: ZeroDivisionError: as it was told to") as caught:
         next(records)
     assert "outside.py" in str(caught.value.__cause__)
-    mended, mended_options = small("method=outside:Failing", "missing=continue")
-    found = list(run(mended, mended_options, through=Through(session, mended)))
+    repaired, repaired_options = small("method=outside:Failing", "missing=continue")
+    found = list(run(repaired, repaired_options, through=Through(session, repaired)))
     assert [list(record.missing) for record in found] == [[], [1], []]
 
 

@@ -47,9 +47,8 @@ class ClientGroup:
         load(parameters, broadcast.weights, {})
         self._client.set_mode(broadcast.round)
         out_buffers = {shard.client: out_buffers.get("weights", {}) for shard, _, out_buffers in held}
-        kinds: dict[
-            tuple[str, ...], list[ClientRound]
-        ] = {}  # by the terms they have: a method may give them different ones
+        # By the terms they have: a method may give clients different ones.
+        kinds: dict[tuple[str, ...], list[ClientRound]] = {}
         for shard, memory, _ in held:
             part = ClientRound(self._task, model, broadcast, shard, memory)
             if buffers:
@@ -82,7 +81,7 @@ class ClientGroup:
 def _mean(
     learner: BatchedLearner, parts: Sequence[ClientRound], amounts: Sequence[float], out_buffers: State
 ) -> Update | None:
-    """Return the mean of the updates by numbers of examples, in the room if there is any.
+    """Return the mean of the updates by numbers of examples, in these buffers if there are any.
 
     None if anybody's training diverged: then each is to be looked at by itself.
     """
