@@ -8,7 +8,7 @@ import secrets
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import reduce
 from operator import add
 from pathlib import Path
@@ -52,22 +52,18 @@ app = ServerApp()
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    """Start or resume the run that the app describes."""
-    serve(grid, context.run_config)
-
-
-def serve(grid: Grid, run_config: Mapping[str, Any]) -> None:
-    """Start or resume the run of `experiment`, `out` and `test`; finished rounds are not repeated.
+    """Start or resume the run of the app's `experiment`, `out` and `test`; finished rounds are not repeated.
 
     Other entries override the experiment like arguments on the command line, so `flwr run --run-config` can.
     """
-    words = [f"{name}={value}" for name, value in run_config.items() if name not in ("experiment", "out", "test")]
-    experiment, options = parse_settings(read_overrides(words, onto=json.loads(run_config["experiment"])))
-    out = Path(run_config["out"])
+    config: dict[str, Any] = dict(context.run_config)
+    document, out, test_name = config.pop("experiment"), Path(config.pop("out")), config.pop("test", "")
+    words = [f"{name}={value}" for name, value in config.items()]
+    experiment, options = parse_settings(read_overrides(words, onto=json.loads(document)))
     if RunDirectory(out).is_done(experiment, options):
         log(f"{out} already has all {options.rounds} rounds")
         return
-    test = DATA.parse(read_overrides([f"data={run_config['test']}"])["data"]).load() if run_config.get("test") else None
+    test = DATA.parse(read_overrides([f"data={test_name}"])["data"]).load() if test_name else None
     connection = Deployment(grid, experiment, options, out, test=test, log=log)
     for record in ensure(experiment, options, out, through=connection):
         log(_summary(record, options.rounds))
@@ -106,8 +102,7 @@ class Deployment:
         self._experiment = experiment
         self._directory = RunDirectory(out)
         self._log = log
-        engine = options.engine if isinstance(options.engine, Flower) else Flower()
-        self._wait, self._timeout = engine.wait, engine.timeout
+        self._engine = engine = options.engine if isinstance(options.engine, Flower) else Flower()
         self._keys = ClientKeys(grid, self._directory.memories.directory, authenticated=engine.authenticated)
         self._nodes = ConnectedNodes(grid, experiment, log, self._keys)
         self._exchange = Exchange(grid)
@@ -119,11 +114,11 @@ class Deployment:
         task = replace(federation.task, device=options.device, evaluation=options.evaluation)
         self.federation = replace(federation, task=task)
         if saved is not None:
-            self._nodes.wait_for(saved, self._wait)
+            self._nodes.wait_for(saved, self._engine.wait)
 
     def _gather_summaries(self, test: Dataset | None) -> dict[int, DataSummary]:
         """Return the summaries before the first round, which define the model; log what it will look like."""
-        found = self._nodes.gather(self._wait)
+        found = self._nodes.gather(self._engine.wait)
         for client, why in misfits(found, test).items():
             if self._experiment.missing == "fail":
                 raise RunError(f"client {client} cannot take part: {why}")
@@ -160,11 +155,10 @@ class Deployment:
         file = memories.directory / RUN_FILE
         if not file.exists():
             memories.directory.make()
-            summaries = [json.loads(each.to_bytes()) for each in self._summaries.values()]
+            summaries = [asdict(each) for each in self._summaries.values()]
             write_json(file, {"run": secrets.token_hex(16), "data_summaries": summaries})
         self._keys.save()
         config = {"task": json.dumps(self.federation.task.to_dict()), "run": str(read_json(file)["run"])}
-
         yield lambda broadcast, clients: in_order(self._train(config, broadcast, clients), clients)
 
     def _train(
@@ -175,13 +169,12 @@ class Deployment:
         A client that is not connected is waited for if the run would end without it, and otherwise left out at once.
         """
         number, counted = broadcast.round, self._counted()
-        wait = self._wait if self._experiment.missing == "fail" else 0.0
+        wait = self._engine.wait if self._experiment.missing == "fail" else 0.0
         nodes = self._nodes.wait_for(clients, wait)
         for client in clients:
             if client not in nodes:
                 absent = f"its node did not connect within {wait:g} seconds" if wait else "its node was not connected"
-                why = self._nodes.reasons.get(client, absent)
-                yield Failure(number, client, why)
+                yield Failure(number, client, self._nodes.reasons.get(client, absent))
         content = to_bytes(broadcast)
         arrays = to_arrays(content)
         asked = {nodes[client].node: client for client in clients if client in nodes}
@@ -195,7 +188,7 @@ class Deployment:
 
     def _send_and_receive(self, messages: Mapping[int, RecordDict], kind: str, limit: int) -> Iterator[Reply]:
         return self._exchange.send_and_receive(
-            messages, kind, limit=limit, interval=POLL_INTERVAL, timeout=self._timeout
+            messages, kind, limit=limit, interval=POLL_INTERVAL, timeout=self._engine.timeout
         )
 
     def evaluate(self, number: int, server: Server) -> Diagnosis | None:
