@@ -7,7 +7,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cache, reduce
+from functools import reduce
 from operator import add
 
 import numpy as np
@@ -57,7 +57,7 @@ class DataSummary:
     def from_bytes(cls, content: bytes) -> DataSummary:
         """Parse what a node sent; raise with the field that is wrong."""
         try:
-            found = _structure().validate_json(content, strict=True)
+            found = STRUCTURE.validate_json(content, strict=True)
         except ValidationError as error:
             raise UserError(printable(f"this is not a data summary: {error.errors()[0]['msg']}")) from error
         check_fields(found, FIELDS)
@@ -91,9 +91,7 @@ class DataSummary:
         return f"it came back with other data ({'; '.join(found) or 'other pixels'})"
 
 
-@cache
-def _structure() -> TypeAdapter[DataSummary]:
-    return TypeAdapter(DataSummary)  # building it takes milliseconds
+STRUCTURE = TypeAdapter(DataSummary)
 
 
 def misfits(summaries: Mapping[int, DataSummary], test: Dataset | None) -> dict[int, str]:

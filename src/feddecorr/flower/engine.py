@@ -93,8 +93,10 @@ class Flower(Engine):
 @contextmanager
 def start_simulation(shards: Shards, workers: int) -> Iterator[FlowerSimulation]:
     """Start Flower's simulation with a node for each client, in its own folder; leaving the context ends all of it."""
+    ours, theirs = socket.socketpair()
     process = subprocess.Popen(  # noqa: S603 - our own
-        [sys.executable, "-P", str(SUPERVISOR), SIMULATION_APP],
+        [sys.executable, "-P", str(SUPERVISOR), SIMULATION_APP, str(theirs.fileno())],
+        pass_fds=[theirs.fileno()],
         env={
             **os.environ,
             "PYTHONPATH": os.pathsep.join(path or str(Path.cwd()) for path in sys.path),
@@ -105,8 +107,10 @@ def start_simulation(shards: Shards, workers: int) -> Iterator[FlowerSimulation]
         text=True,
         start_new_session=True,  # an interrupt at the terminal reaches only the run
     )
+    theirs.close()
     assert process.stdin is not None  # noqa: S101 - it is a pipe
     assert process.stdout is not None  # noqa: S101 - it is a pipe
+    connection = Connection(ours.detach())
     try:
         home = Path(process.stdout.readline().rstrip("\n"))  # which the supervisor created, and will remove
         if len(str(home)) > MAX_PATH:
@@ -114,29 +118,12 @@ def start_simulation(shards: Shards, workers: int) -> Iterator[FlowerSimulation]
         images = {"pixels": shards.images.pixels, "labels": shards.images.labels}
         save_tensors(home / SHARDS, {**images, "order": shards.order, "bounds": shards.bounds})
         write_json(home / "federation.json", {"clients": len(shards), "workers": min(workers, len(shards))})
-        with socket.socket(socket.AF_UNIX) as listener:
-            listener.bind(str(home / "socket"))
-            listener.listen()
-            process.stdin.write("\n")  # the supervisor may start the simulation
-            process.stdin.flush()
-            with _accept(listener, home) as connection:
-                yield FlowerSimulation(connection, home)
+        process.stdin.write("\n")  # the supervisor may start the simulation
+        process.stdin.flush()
+        yield FlowerSimulation(connection, home)
     finally:
+        connection.close()
         process.communicate()  # closes its standard input, on which the supervisor ends everything and exits
-
-
-def _accept(listener: socket.socket, home: Path) -> Connection:
-    """Wait for Flower's ServerApp, unless the simulation ends first."""
-    listener.settimeout(0.1)
-    while True:
-        try:
-            accepted, _ = listener.accept()
-        except TimeoutError:
-            if (home / "ended").exists():
-                _fail(home)
-            continue
-        accepted.setblocking(True)
-        return Connection(accepted.detach())
 
 
 def _fail(home: Path) -> NoReturn:

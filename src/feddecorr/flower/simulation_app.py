@@ -1,16 +1,17 @@
-"""The process of Flower's simulation, `python -m feddecorr.flower.simulation_app HOME`: its ServerApp forwards bytes.
+"""The process of Flower's simulation, `-m feddecorr.flower.simulation_app HOME SOCKET`: its ServerApp forwards bytes.
 
-HOME holds the socket of the run's process and the description of the federation. It uses `run_simulation`, not
-`flwr run`: that would start a SuperLink, to which any user of this machine could submit an app.
+HOME holds the description of the federation; SOCKET is the descriptor of the connection to the run. It uses
+`run_simulation`, not `flwr run`: that would start a SuperLink, to which any user of this machine could submit an app.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import os
 import sys
 import time
-from multiprocessing.connection import Client, Connection
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 from flwr.app import Context, MessageType
@@ -28,14 +29,15 @@ RETRIES = 2
 """How often a client is trained again, in a new actor, after its actor was killed."""
 
 
-def main(home: Path) -> None:
+def main(home: Path, descriptor: int) -> None:
     """Simulate the federation until the run closes the connection."""
+    os.set_inheritable(descriptor, False)
     federation = json.loads((home / "federation.json").read_text())
     app = ServerApp()
 
     @app.main()
     def serve(grid: Grid, _context: Context) -> None:
-        with Client(str(home / "socket")) as run:
+        with Connection(descriptor) as run:
             _serve(run, grid, federation["clients"])
 
     run_simulation(
@@ -72,4 +74,4 @@ def _serve(run: Connection, grid: Grid, clients: int) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), int(sys.argv[2]))
