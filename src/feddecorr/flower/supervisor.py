@@ -1,10 +1,10 @@
 """The process that starts Flower's simulation and ends all of it, however the run ends: `supervisor.py MODULE SOCKET`.
 
 It exists because Ray's processes survive a driver that was killed (kill -9), and no setting of Ray or Flower ends them.
-It creates a folder, prints its name, and runs MODULE on it when it reads a line; SOCKET is the descriptor of the
-connection between that and the run. It lives as long as its standard input
-is open. When the run closes that or dies, or when the simulation is over, it kills all its descendants, orphans
-included, and removes the folder. It imports nothing of this package, so it runs on its own and starts fast.
+It creates a folder, prints its name, and runs MODULE on it when it reads a line; SOCKET is the descriptor by which
+MODULE talks to the run. It lives as long as its standard input is open. When the run closes that or dies, or when the
+simulation is over, it kills all its descendants, orphans included, and removes the folder. It imports nothing of this
+package, so it runs on its own and starts fast.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ import psutil
 def main(module: str, connection: int) -> None:
     """Run the module on a new folder, and clean up."""
     signal.signal(signal.SIGTERM, _close)
-    _adopt_orphans()
+    if sys.platform.startswith("linux"):  # become the parent of orphaned descendants, so that none escapes
+        set_child_subreaper = 36  # its number in <linux/prctl.h>
+        ctypes.CDLL(None).prctl(set_child_subreaper, 1, 0, 0, 0)
     home = Path(tempfile.mkdtemp(prefix="fd-"))
     try:
         sys.stdout.write(f"{home}\n")
@@ -96,13 +98,6 @@ def _pause(seconds: float | None) -> None:
 def _close(*_: object) -> None:
     """Signal that the run has ended."""
     raise EOFError
-
-
-def _adopt_orphans() -> None:
-    """On Linux, become the parent of orphaned descendants, so that none escapes."""
-    if sys.platform.startswith("linux"):
-        set_child_subreaper = 36  # its number in <linux/prctl.h>
-        ctypes.CDLL(None).prctl(set_child_subreaper, 1, 0, 0, 0)
 
 
 def _end_descendants() -> None:
