@@ -28,7 +28,7 @@ from benchmarks.recording import write_record
 from feddecorr.config.overrides import read_overrides
 from feddecorr.core.messages import Broadcast
 from feddecorr.core.wire import from_bytes, to_bytes
-from feddecorr.flower.simulation import start_simulation
+from feddecorr.flower.engine import start_simulation
 from feddecorr.runs.pipeline import run
 from feddecorr.server.federation import Simulation
 from feddecorr.settings.flat import parse_settings

@@ -33,7 +33,7 @@ from feddecorr.runs.directory import RunDirectory
 
 PROGRAMS = Path(sys.executable).parent
 WORDS = ["data=digits", "clients=2", "model=lenet", "regularizers=feddecorr", "training.epochs=1"]
-IMPORTS = {"Flower": "flwr.clientapp", "PyTorch": "torch", "all that trains": "feddecorr.flower.handlers"}
+IMPORTS = {"Flower": "flwr.clientapp", "PyTorch": "torch", "all that trains": "feddecorr.flower.node"}
 APPS = {"cold": "benchmarks.flower_deployment:cold", "warm": "feddecorr.flower.client_app:app"}
 
 cold = ClientApp()
@@ -52,9 +52,9 @@ def train(message: Message, context: Context) -> Message:
 
 
 def _answer(question: str, message: Message, context: Context) -> Message:
-    from feddecorr.flower import handlers  # noqa: PLC0415 - that is what is measured
+    from feddecorr.flower.node import handle  # noqa: PLC0415 - that is what is measured
 
-    kind, content = handlers.HANDLERS[question](unpack(message.content, MAX_BYTES), context.node_config)
+    kind, content = handle(question, unpack(message.content, MAX_BYTES), context.node_config)
     return Message(pack(to_arrays(content), {"kind": kind}), reply_to=message)
 
 

@@ -40,7 +40,7 @@ from feddecorr.config.overrides import read_overrides
 from feddecorr.core.messages import Broadcast, Update
 from feddecorr.core.wire import from_bytes, to_bytes
 from feddecorr.data import PixelSums
-from feddecorr.deployment.server import Deployment
+from feddecorr.deployment.server_app import Deployment
 from feddecorr.flower.client_app import MAX_BYTES
 from feddecorr.flower.data_summary import DataSummary
 from feddecorr.flower.payload import pack, to_arrays, unpack

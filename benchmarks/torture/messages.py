@@ -53,7 +53,7 @@ from feddecorr.core.parsing import parse_json
 from feddecorr.core.states import State
 from feddecorr.core.wire import from_bytes, to_bytes
 from feddecorr.data.dataset import PixelSums
-from feddecorr.deployment import server as deployment
+from feddecorr.deployment import server_app as deployment
 from feddecorr.errors import RunError, UserError
 from feddecorr.flower import connected_nodes
 from feddecorr.flower.data_summary import DataSummary, federation_of

@@ -11,7 +11,7 @@ from flwr.proto.node_pb2 import NodeInfo
 from local_grid import LocalGrid
 from small import Small, small
 
-from feddecorr.deployment.server import Deployment
+from feddecorr.deployment.server_app import Deployment
 from feddecorr.errors import RunError
 from feddecorr.flower import connected_nodes
 from feddecorr.runs.pipeline import ensure

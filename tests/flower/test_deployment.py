@@ -20,7 +20,7 @@ from feddecorr.core.states import load_into
 from feddecorr.core.trust import VARIABLE
 from feddecorr.core.wire import from_bytes, to_bytes
 from feddecorr.data import Dataset, Images
-from feddecorr.deployment.server import Deployment
+from feddecorr.deployment.server_app import Deployment
 from feddecorr.errors import RunError, UserError
 from feddecorr.flower import connected_nodes
 from feddecorr.flower.client_app import app

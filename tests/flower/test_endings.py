@@ -19,7 +19,7 @@ import pytest
 from small import digest, small, write_settings
 
 from feddecorr.core.files import load_tensors
-from feddecorr.flower.simulation import SIMULATION_APP
+from feddecorr.flower.engine import SIMULATION_APP
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import run
 from feddecorr.settings.flat import to_settings

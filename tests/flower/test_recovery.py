@@ -19,9 +19,9 @@ from sites import connect, federated, write_pictures, write_sites
 
 from feddecorr.core.messages import Broadcast
 from feddecorr.core.wire import to_bytes
-from feddecorr.deployment import server as deployment
+from feddecorr.deployment import server_app as deployment
 from feddecorr.errors import RunError
-from feddecorr.flower import connected_nodes, handlers
+from feddecorr.flower import connected_nodes, node
 from feddecorr.flower.exchange import BUSY
 from feddecorr.flower.payload import Payload
 from feddecorr.runs.directory import RunDirectory
@@ -205,7 +205,7 @@ def test_a_node_says_where_it_computes_and_with_how_many_threads(
     monkeypatch.setattr(torch, "set_num_threads", seen.append)
 
     def evaluate(config: dict[str, Any]) -> str:
-        return handlers.evaluate(payload, config)[0]
+        return node.handle("evaluate", payload, config)[0]
 
     assert evaluate(configs[101]) == "failure"
     assert evaluate({**configs[101], "device": "cpu"}) == "evidence"

@@ -17,7 +17,7 @@ import psutil
 import pytest
 from sites import federated, write_sites
 
-from feddecorr.flower.handlers import HANDLERS
+from feddecorr.flower.node import handle
 from feddecorr.flower.payload import Payload
 
 MESSAGE = """
@@ -62,7 +62,7 @@ def test_it_answers_as_the_node_itself_would_and_ends_with_it(tmp_path: Path, te
     config = write_sites(tmp_path, {0: ["red", "green"]})[100]
     question = json.dumps(federated().experiment.to_dict()).encode()
     (tmp_path / "question").write_bytes(question)
-    kind, content = HANDLERS["query"](Payload(question, {}), config)
+    kind, content = handle("query", Payload(question, {}), config)
     node = subprocess.Popen(
         [sys.executable, "-c", NODE, MESSAGE, tmp_path / "question", json.dumps(config)],
         env={**os.environ, "TMPDIR": str(temporary), "PYTHONPATH": os.pathsep.join(sys.path)},

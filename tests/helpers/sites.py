@@ -11,7 +11,7 @@ from local_grid import LocalGrid
 from PIL import Image
 from small import Small, small
 
-from feddecorr.deployment.server import Deployment
+from feddecorr.deployment.server_app import Deployment
 
 COLOURS = {"red": (200, 30, 30), "green": (30, 200, 30), "blue": (30, 30, 200), "grey": (90, 100, 110)}
 

@@ -274,7 +274,7 @@ def test_clients_add_their_noise_before_they_send_whoever_runs_them(engine: str,
 
 def test_a_node_adds_the_noise_before_it_answers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The bytes that leave the node of a deployment hold none but the noisy weights."""
-    from feddecorr.flower import handlers  # noqa: PLC0415 - an extra
+    from feddecorr.flower import node  # noqa: PLC0415 - an extra
     from feddecorr.flower.payload import Payload  # noqa: PLC0415
 
     simulation = simulate("model.norm=group", "transforms=locally_private", "training.clients_per_batch=1")
@@ -291,10 +291,7 @@ def test_a_node_adds_the_noise_before_it_answers(monkeypatch: pytest.MonkeyPatch
         def memories(self, run: str) -> Memories:
             return Memories(InnerPath(tmp_path) / run)
 
-        def settle(self, *_: object) -> None:
-            pass
-
-    monkeypatch.setattr(handlers, "find_node", lambda _: AtHome())
+    monkeypatch.setattr(node, "find_node", lambda *_: AtHome())
     note: dict[str, str | int] = {
         "task": json.dumps(simulation.task.to_dict()),
         "run": "r",
@@ -303,7 +300,7 @@ def test_a_node_adds_the_noise_before_it_answers(monkeypatch: pytest.MonkeyPatch
         "before": 1,
     }
     payload = Payload(to_bytes(Broadcast.of(1, server)), {**note, "counted": 0, "evidence": 0})
-    kind, answer = handlers.train(payload, {})
+    kind, answer = node.handle("train", payload, {})
     assert kind == "update"
     sent = from_bytes(Update, answer)
     trained, _ = Client(simulation.apart().task)(Broadcast.of(1, server), simulation.shards[1], {})

@@ -91,29 +91,27 @@ def run_app(directory: Path, superlink: str | None, log: Callable[[str], None]) 
 
 def _stop(number: str, where: Sequence[str], resume: str) -> str:
     """Stop a run; return a message for the user."""
-    answer = _flwr("stop", number, *where)
-    if answer is not None and answer.get("success"):
+    if _flwr("stop", number, *where).get("success"):
         return f"run {number} is stopped: {resume}"
     by_hand = " ".join(["flwr", "stop", number, *where])
     return f"run {number} may still be running, since the SuperLink did not stop it: '{by_hand}' tries again"
 
 
 def _status(number: str, where: Sequence[str]) -> str | None:
-    answer = _flwr("ls", *where, "--run-id", number)
     try:
-        return None if answer is None else str(answer["runs"][0]["status"])
+        return str(_flwr("ls", *where, "--run-id", number)["runs"][0]["status"])
     except (LookupError, TypeError):
         return None
 
 
-def _flwr(*arguments: str) -> dict[str, Any] | None:
-    """Return the output of a flwr command; None if it is not a JSON object."""
+def _flwr(*arguments: str) -> dict[str, Any]:
+    """Return the output of a flwr command; nothing if it is not a JSON object."""
     command = [_flwr_program(), *arguments, "--format", "json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, start_new_session=True)  # noqa: S603
     try:
         return dict(json.loads(done.stdout))
     except (ValueError, TypeError):
-        return None
+        return {}
 
 
 def _flwr_program() -> str:

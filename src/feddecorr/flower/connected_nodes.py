@@ -21,7 +21,7 @@ from feddecorr.core.wire import from_bytes
 from feddecorr.errors import RunError, UserError
 from feddecorr.flower.data_summary import DataSummary
 from feddecorr.flower.exchange import Exchange, Reply
-from feddecorr.flower.payload import Payload, pack, to_arrays
+from feddecorr.flower.payload import pack, to_arrays
 
 POLL_INTERVAL = 0.5
 """Seconds between two polls of the grid over the network."""
@@ -83,7 +83,7 @@ class ClientKeys:
             write_json(self._file, self._bound)
 
     def _key(self, node: int) -> str:
-        """Return the digest of a node's public key, as the SuperLink knows it; empty for a node without one."""
+        """Return the digest of a node's public key, as the SuperLink knows it; empty without one."""
         keys = {info.node_id: info.public_key for info in self._grid.get_nodes()}
         return hashlib.sha256(keys[node]).hexdigest() if keys.get(node) else ""
 
@@ -175,23 +175,21 @@ class ConnectedNodes:
         return self._exchange.send(dict.fromkeys(nodes, self._query), MessageType.QUERY, limit=MAX_SUMMARY)
 
     def _handle(self, reply: Reply) -> None:
-        if (rival := self._rivals.pop(reply.node, None)) is not None:
+        """Accept or refuse a node by its data summary or failure."""
+        node, payload = reply.node, reply.payload
+        if (rival := self._rivals.pop(node, None)) is not None:
             self._resolve(reply, rival)
-        elif reply.payload is None:
-            self._log_once(f"node {reply.node} did not reply to a query: {reply.cause}")
+        elif payload is None:
+            self._log_once(f"node {node} did not reply to a query: {reply.cause}")
         else:
-            self._read(reply.node, reply.payload)
-
-    def _read(self, node: int, payload: Payload) -> None:
-        """Accept a node's data summary, or its failure."""
-        try:
-            if payload.config.get("kind") == "data_summary":
-                self._accept(ConnectedNode(node, DataSummary.from_bytes(payload.content)))
-            else:
-                failure = from_bytes(Failure, payload.content)
-                self._refuse(node, failure.client, printable(failure.cause))
-        except UserError as error:
-            self._leave_out(node, f"its message was refused: {error}")
+            try:
+                if payload.config.get("kind") == "data_summary":
+                    self._accept(ConnectedNode(node, DataSummary.from_bytes(payload.content)))
+                else:
+                    failure = from_bytes(Failure, payload.content)
+                    self._refuse(node, failure.client, printable(failure.cause))
+            except UserError as error:
+                self._leave_out(node, f"its message was refused: {error}")
 
     def _accept(self, newcomer: ConnectedNode) -> None:
         client, known = newcomer.summary.client, self._nodes.get(newcomer.summary.client)

@@ -7,24 +7,14 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cache, reduce
+from functools import reduce
 from operator import add
 
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from feddecorr.config.experiment import Experiment
-from feddecorr.core.checks import (
-    MOST_CLASSES,
-    MOST_EXAMPLES,
-    NAME,
-    Check,
-    ListOf,
-    Real,
-    Whole,
-    check_fields,
-    printable,
-)
+from feddecorr.core.checks import MOST_CLASSES, MOST_EXAMPLES, NAME, Check, ListOf, Real, Whole, check_fields, printable
 from feddecorr.data.dataset import Dataset, Images, PixelSums
 from feddecorr.errors import UserError
 from feddecorr.server.federation import Federation, Roster
@@ -67,7 +57,7 @@ class DataSummary:
     def from_bytes(cls, content: bytes) -> DataSummary:
         """Parse what a node sent; raise with the field that is wrong."""
         try:
-            found = _structure().validate_json(content, strict=True)
+            found = STRUCTURE.validate_json(content, strict=True)
         except ValidationError as error:
             raise UserError(printable(f"this is not a data summary: {error.errors()[0]['msg']}")) from error
         check_fields(found, FIELDS)
@@ -90,25 +80,18 @@ class DataSummary:
         """Return how the data differ from those of an earlier summary; empty if they do not."""
         if self == before:
             return ""
-        found = [
-            f"{now} {what}, no longer {then}"
-            for what, now, then in (
-                ("examples", self.examples, before.examples),
-                ("as the shape of images", self.shape, before.shape),
-            )
-            if now != then
-        ]
-        for what, names in (
-            ("new", [name for name in self.classes if name not in before.classes]),
-            ("gone", [name for name in before.classes if name not in self.classes]),
-        ):
-            found += [f"the class{'es' if len(names) > 1 else ''} {', '.join(names)} {what}"] if names else []
+        found = []
+        if self.examples != before.examples:
+            found.append(f"{self.examples} examples, no longer {before.examples}")
+        if self.shape != before.shape:
+            found.append(f"{self.shape} as the shape of images, no longer {before.shape}")
+        for what, here, there in (("new", self.classes, before.classes), ("gone", before.classes, self.classes)):
+            if names := [name for name in here if name not in there]:
+                found.append(f"the class{'es' if len(names) > 1 else ''} {', '.join(names)} {what}")
         return f"it came back with other data ({'; '.join(found) or 'other pixels'})"
 
 
-@cache
-def _structure() -> TypeAdapter[DataSummary]:
-    return TypeAdapter(DataSummary)  # building it takes milliseconds
+STRUCTURE = TypeAdapter(DataSummary)
 
 
 def misfits(summaries: Mapping[int, DataSummary], test: Dataset | None) -> dict[int, str]:

@@ -1,26 +1,60 @@
-"""Flower as an engine: its simulation runs clients in Ray actors. An optional extra."""
+"""Flower as an engine: its simulation runs clients in Ray actors. An optional extra.
+
+Three processes: this one; the supervisor, which ends everything when this one ends or is killed; and `simulation_app`,
+in which Flower's ServerApp drives Ray. They exchange bytes, so neither Flower nor Ray is imported here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import NoReturn
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
+from feddecorr.core.checks import shown
+from feddecorr.core.client_memory import Memories
+from feddecorr.core.files import save_tensors, write_json
+from feddecorr.core.messages import Broadcast, Failure, Update
 from feddecorr.core.threads import parallel_jobs
+from feddecorr.core.trust import VARIABLE
+from feddecorr.core.wire import from_bytes, to_bytes
 from feddecorr.engines.engine import Engine
-from feddecorr.errors import UserError
-from feddecorr.flower.simulation import start_simulation
+from feddecorr.errors import RunError, UserError
 from feddecorr.server.federation import RunClients
-
-if TYPE_CHECKING:
-    from feddecorr.core.client_memory import Memories
-    from feddecorr.training.shards import Shards
-    from feddecorr.training.task import Task
+from feddecorr.training.shards import Shards
+from feddecorr.training.task import Task
 
 NEEDED = ("flwr", "ray", "psutil")
+
+HOME = "FEDDECORR_SIMULATION"
+"""The environment variable by which the supervisor tells nodes the folder of the simulation."""
+
+SHARDS = "shards.safetensors"
+"""The file with all clients' images, in the folder of the simulation."""
+
+SUPERVISOR = Path(__file__).with_name("supervisor.py")
+
+SIMULATION_APP = "feddecorr.flower.simulation_app"
+"""The module that the supervisor runs."""
+
+MAX_PATH = 40
+"""Length of the folder's path: Ray's sockets lie deep in it, and a socket's path has at most 107 characters."""
+
+LOG_LINES = 30
+"""Lines of each of Flower's logs that are shown when it fails."""
+
+KINDS: dict[str, type[Update] | type[Failure]] = {"update": Update, "failure": Failure}
+"""The replies to a broadcast, by their kind."""
 
 
 class Flower(Engine):
@@ -54,3 +88,111 @@ class Flower(Engine):
     def parallel_jobs(self, threads: int) -> int:
         """As many as there are actors."""
         return self.workers or parallel_jobs(threads)
+
+
+@contextmanager
+def start_simulation(shards: Shards, workers: int) -> Iterator[FlowerSimulation]:
+    """Start Flower's simulation with a node for each client, in its own folder; leaving the context ends all of it."""
+    ours, theirs = socket.socketpair()
+    process = subprocess.Popen(  # noqa: S603 - our own
+        [sys.executable, "-P", str(SUPERVISOR), SIMULATION_APP, str(theirs.fileno())],
+        pass_fds=[theirs.fileno()],
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(path or str(Path.cwd()) for path in sys.path),
+            VARIABLE: "*",  # the user of a simulation has named all of its code
+        },
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,  # an interrupt at the terminal reaches only the run
+    )
+    theirs.close()
+    assert process.stdin is not None  # noqa: S101 - it is a pipe
+    assert process.stdout is not None  # noqa: S101 - it is a pipe
+    connection = Connection(ours.detach())
+    try:
+        home = Path(process.stdout.readline().rstrip("\n"))  # which the supervisor created, and will remove
+        if len(str(home)) > MAX_PATH:
+            raise UserError(f"Ray needs a shorter folder for temporary files than {home.parent}: set TMPDIR")
+        images = {"pixels": shards.images.pixels, "labels": shards.images.labels}
+        save_tensors(home / SHARDS, {**images, "order": shards.order, "bounds": shards.bounds})
+        write_json(home / "federation.json", {"clients": len(shards), "workers": min(workers, len(shards))})
+        process.stdin.write("\n")  # the supervisor may start the simulation
+        process.stdin.flush()
+        yield FlowerSimulation(connection, home)
+    finally:
+        connection.close()
+        process.communicate()  # closes its standard input, on which the supervisor ends everything and exits
+
+
+def _fail(home: Path) -> NoReturn:
+    """Report an unexpected end, with Flower's own logs."""
+    logs = [file.read_text(errors="replace").splitlines()[-LOG_LINES:] for file in sorted(home.glob("*.log"))]
+    lines = "\n".join(["Flower's log ends with:", *(line for log in logs for line in log)])
+    raise RunError("Flower's simulation ended before the run did") from RuntimeError(lines)
+
+
+class FlowerSimulation:
+    """The connection to a simulation; it serves one task after another on the same split."""
+
+    def __init__(self, connection: Connection, home: Path) -> None:
+        self._connection = connection
+        self.home = home
+        self._pending = 0  # replies that are still to come
+        self._receive()  # all nodes are ready
+
+    def run_clients(self, task: Task, memories: Memories) -> RunClients:
+        """Return the function that runs the clients of a task, with their states in `memories`."""
+        config = {"task": json.dumps(task.to_dict()), "run": str(memories.directory.path.absolute())}
+        return partial(self._run, config)
+
+    def _run(self, config: dict[str, str], broadcast: Broadcast, clients: Sequence[int]) -> Iterator[Update | Failure]:
+        number = broadcast.round
+        while self._pending:  # the last round was not read to its end
+            self._next_answer(number)
+        now = {"round": number, "before": number, "counted": 0, "evidence": 0}
+        request = {"clients": list(clients), "config": {**config, **now}}
+        try:
+            self._connection.send_bytes(json.dumps(request).encode())
+            self._connection.send_bytes(to_bytes(broadcast))
+        except OSError:
+            _fail(self.home)
+        self._pending = len(clients)
+        yield from in_order((self._next_answer(number) for _ in clients), clients)
+
+    def _next_answer(self, number: int) -> Update | Failure:
+        header, content = json.loads(self._receive()), self._receive()
+        self._pending -= 1
+        if header["cause"]:
+            return Failure(number, header["client"], header["cause"])
+        return read_reply(content, header["kind"], number=number, client=header["client"])
+
+    def _receive(self) -> bytes:
+        try:
+            return self._connection.recv_bytes()
+        except (EOFError, OSError):
+            _fail(self.home)
+
+
+def in_order(answers: Iterator[Update | Failure], clients: Sequence[int]) -> Iterator[Update | Failure]:
+    """Yield the answers in the order of the clients, whichever comes first."""
+    finished: dict[int, Update | Failure] = {}
+    for client in clients:
+        while client not in finished:
+            answer = next(answers)
+            finished[answer.client] = answer
+        yield finished.pop(client)
+
+
+def read_reply(content: bytes, kind: str, *, number: int, client: int) -> Update | Failure:
+    """Return a client's reply, or a failure that says why it is refused."""
+    if kind not in KINDS:
+        return Failure(number, client, f"it sent {shown(kind)}, neither an update nor a failure")
+    try:
+        reply = from_bytes(KINDS[kind], content)
+    except UserError as error:
+        return Failure(number, client, f"its message was refused: {error}")
+    if reply.client != client:
+        return Failure(number, client, f"it replied as client {reply.client}")
+    return reply

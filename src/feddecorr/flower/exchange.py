@@ -24,11 +24,6 @@ class Reply(NamedTuple):
     cause: str = ""
 
 
-class _Pending(NamedTuple):
-    node: int
-    limit: int
-
-
 class Exchange:
     """The messages without a reply. A node gets no second message before it has replied to the first.
 
@@ -37,12 +32,12 @@ class Exchange:
 
     def __init__(self, grid: Grid) -> None:
         self._grid = grid
-        self._pending: dict[str, _Pending] = {}
+        self._pending: dict[str, tuple[int, int]] = {}  # nodes and the size limits of their replies, by message
 
     @property
     def busy_nodes(self) -> set[int]:
         """The nodes that have not replied yet."""
-        return {pending.node for pending in self._pending.values()}
+        return {node for node, _ in self._pending.values()}
 
     def send(self, messages: Mapping[int, RecordDict], kind: str, *, limit: int) -> Iterator[Reply]:
         """Send each node its message without waiting; yield a reply for nodes that cannot get one.
@@ -56,7 +51,7 @@ class Exchange:
                 continue
             sent = list(self._grid.push_messages([Message(records, node, kind)]))
             if sent and sent[0]:
-                self._pending[sent[0]] = _Pending(node, limit)
+                self._pending[sent[0]] = (node, limit)
             else:
                 yield Reply(node, None, "its message could not be sent")
 
@@ -84,15 +79,14 @@ class Exchange:
         for reply in self.send(messages, kind, limit=limit):
             waiting.remove(reply.node)
             yield reply
-        while waiting:
+        while True:
             for reply in self.poll():
                 if reply.node in waiting:
                     waiting.remove(reply.node)
                     yield reply
-            if waiting and time.monotonic() >= end:
+            if not waiting or time.monotonic() >= end:
                 break
-            if waiting:
-                time.sleep(interval)
+            time.sleep(interval)
         for node in sorted(waiting):
             yield Reply(node, None, f"its node did not reply within {timeout:g} seconds")
 

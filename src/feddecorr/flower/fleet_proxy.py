@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import re
 import ssl
-from collections.abc import Awaitable, Callable, MutableMapping
 from pathlib import Path
-from typing import Any
 
 import httpx
 import uvicorn
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 OPEN_PATHS = re.compile(r"/v1/fleet/[a-z-]+|/health")
 """The paths that SuperNodes use."""
@@ -25,10 +26,6 @@ MAX_BODY = 1 << 26
 
 HOP_BY_HOP = (b"host", b"connection", b"transfer-encoding", b"content-length", b"keep-alive")
 """Headers of a single connection, which a proxy does not forward."""
-
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
 class FleetProxy:
@@ -40,35 +37,29 @@ class FleetProxy:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
-        if scope["type"] != "http":
-            raise RuntimeError(f"the proxy handles http requests, not {scope['type']}")
-        path = scope["raw_path"].decode("ascii", errors="replace").partition("?")[0]
+        response = await self._respond(Request(scope, receive))
+        await response(scope, receive, send)
+
+    async def _respond(self, request: Request) -> Response:
+        path = request.scope["raw_path"].decode("ascii", errors="replace").partition("?")[0]
         if not OPEN_PATHS.fullmatch(path):
-            await _respond(send, 403, b"this path is closed")
-            return
+            return Response("this path is closed", 403)
         body = bytearray()
-        while True:
-            message = await receive()
-            body += message.get("body", b"")
+        async for chunk in request.stream():
+            body += chunk
             if len(body) > MAX_BODY:
-                await _respond(send, 413, b"too large")
-                return
-            if not message.get("more_body"):
-                break
-        headers = [(name, value) for name, value in scope["headers"] if name not in HOP_BY_HOP]
+                return Response("too large", 413)
+        headers = [(name, value) for name, value in request.headers.raw if name not in HOP_BY_HOP]
         try:
-            response = await self._client.request(scope["method"], path, content=bytes(body), headers=headers)
+            found = await self._client.request(request.method, path, content=bytes(body), headers=headers)
         except httpx.HTTPError:
-            await _respond(send, 502, b"the SuperLink does not respond")
-            return
+            return Response("the SuperLink does not respond", 502)
+        response = Response(found.content, found.status_code)
         dropped = (*HOP_BY_HOP, b"content-encoding")  # httpx has decoded the body
-        kept = [(name.lower(), value) for name, value in response.headers.raw if name.lower() not in dropped]
-        await _respond(send, response.status_code, response.content, kept)
-
-
-async def _respond(send: Send, status: int, body: bytes, headers: list[tuple[bytes, bytes]] | None = None) -> None:
-    await send({"type": "http.response.start", "status": status, "headers": headers or []})
-    await send({"type": "http.response.body", "body": body})
+        response.raw_headers += [
+            (name.lower(), value) for name, value in found.headers.raw if name.lower() not in dropped
+        ]
+        return response
 
 
 def serve(superlink: str, *, ca: Path, certfile: Path, keyfile: Path, address: tuple[str, int]) -> None:

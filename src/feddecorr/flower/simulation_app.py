@@ -1,27 +1,25 @@
-"""The process of Flower's simulation, `python -m feddecorr.flower.simulation_app HOME`: its ServerApp forwards bytes.
+"""The process of Flower's simulation, `-m feddecorr.flower.simulation_app HOME SOCKET`: its ServerApp forwards bytes.
 
-HOME holds the socket of the run's process and the description of the federation. It uses `run_simulation`, not
-`flwr run`: that would start a SuperLink, to which any user of this machine could submit an app.
+HOME holds the description of the federation; SOCKET is the descriptor of the connection to the run. It uses
+`run_simulation`, not `flwr run`: that would start a SuperLink, to which any user of this machine could submit an app.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import socket
+import os
 import sys
 import time
-from collections.abc import Iterator, Mapping
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
 
 from flwr.app import Context, MessageType
 from flwr.serverapp import Grid, ServerApp
 from flwr.simulation import run_simulation
 
 from feddecorr.flower import client_app
-from feddecorr.flower.exchange import Exchange, Reply
+from feddecorr.flower.exchange import Exchange
 from feddecorr.flower.payload import Payload, pack, reply_limit, to_arrays
 
 POLL_INTERVAL = 0.01
@@ -31,16 +29,15 @@ RETRIES = 2
 """How often a client is trained again, in a new actor, after its actor was killed."""
 
 
-def main(home: Path) -> None:
+def main(home: Path, descriptor: int) -> None:
     """Simulate the federation until the run closes the connection."""
+    os.set_inheritable(descriptor, False)
     federation = json.loads((home / "federation.json").read_text())
     app = ServerApp()
 
     @app.main()
     def serve(grid: Grid, _context: Context) -> None:
-        connection = socket.socket(socket.AF_UNIX)
-        connection.connect(str(home / "socket"))
-        with Connection(connection.detach()) as run:
+        with Connection(descriptor) as run:
             _serve(run, grid, federation["clients"])
 
     run_simulation(
@@ -55,54 +52,26 @@ def main(home: Path) -> None:
 
 
 def _serve(run: Connection, grid: Grid, clients: int) -> None:
-    """Serve the run's rounds until it closes the connection."""
+    """Serve the run's rounds until it closes the connection; any node can be any client."""
+    while len(nodes := sorted(grid.get_node_ids())) < clients:
+        time.sleep(POLL_INTERVAL)
+    run.send_bytes(b"all nodes are ready")
     exchange = Exchange(grid)
-    nodes = _nodes_by_client(grid, exchange, clients)
-    run.send_bytes(json.dumps(sorted(nodes)).encode())
     while True:
         try:
             request, content = json.loads(run.recv_bytes()), run.recv_bytes()
         except EOFError:
             return
-        for reply, client in _train(exchange, nodes, request, content):
-            _forward(run, reply, client)
-
-
-def _nodes_by_client(grid: Grid, exchange: Exchange, clients: int) -> dict[int, int]:
-    """Return the node ids by client, once all nodes are there."""
-    while len(found := list(grid.get_node_ids())) < clients:
-        time.sleep(POLL_INTERVAL)
-    messages = dict.fromkeys(found, pack(to_arrays(b""), {}))
-    nodes = {}
-    for reply in exchange.send_and_receive(
-        messages, MessageType.QUERY, limit=0, interval=POLL_INTERVAL, timeout=math.inf
-    ):
-        if reply.payload is None:
-            raise RuntimeError(reply.cause)
-        nodes[int(reply.payload.config["client"])] = reply.node
-    return nodes
-
-
-def _train(
-    exchange: Exchange, nodes: Mapping[int, int], request: dict[str, Any], content: bytes
-) -> Iterator[tuple[Reply, int]]:
-    """Send the broadcast to the clients of the round, and yield their replies as they come."""
-    arrays, config = to_arrays(content), request["config"]
-    clients = {nodes[client]: client for client in request["clients"]}
-    messages = {node: pack(arrays, {**config, "client": client}) for node, client in clients.items()}
-    for reply in exchange.send_and_receive(
-        messages, MessageType.TRAIN, limit=reply_limit(len(content)), interval=POLL_INTERVAL, timeout=math.inf
-    ):
-        yield reply, clients[reply.node]
-
-
-def _forward(run: Connection, reply: Reply, client: int) -> None:
-    """Send the run a JSON header and then the bytes, which are empty if the header has a cause."""
-    payload = reply.payload or Payload(b"", {})
-    header = {"client": client, "cause": reply.cause, "kind": payload.config.get("kind", "")}
-    run.send_bytes(json.dumps(header).encode())
-    run.send_bytes(payload.content)
+        arrays, asked = to_arrays(content), {nodes[client]: client for client in request["clients"]}
+        messages = {node: pack(arrays, {**request["config"], "client": client}) for node, client in asked.items()}
+        for reply in exchange.send_and_receive(
+            messages, MessageType.TRAIN, limit=reply_limit(len(content)), interval=POLL_INTERVAL, timeout=math.inf
+        ):
+            payload = reply.payload or Payload(b"", {})
+            header = {"client": asked[reply.node], "cause": reply.cause, "kind": payload.config.get("kind", "")}
+            run.send_bytes(json.dumps(header).encode())
+            run.send_bytes(payload.content)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), int(sys.argv[2]))

@@ -1,9 +1,10 @@
-"""The process that starts Flower's simulation and ends all of it, however the run ends: `python supervisor.py MODULE`.
+"""The process that starts Flower's simulation and ends all of it, however the run ends: `supervisor.py MODULE SOCKET`.
 
 It exists because Ray's processes survive a driver that was killed (kill -9), and no setting of Ray or Flower ends them.
-It creates a folder, prints its name, and runs MODULE on it when it reads a line. It lives as long as its standard input
-is open. When the run closes that or dies, or when the simulation is over, it kills all its descendants, orphans
-included, and removes the folder. It imports nothing of this package, so it runs on its own and starts fast.
+It creates a folder, prints its name, and runs MODULE on it when it reads a line; SOCKET is the descriptor by which
+MODULE talks to the run. It lives as long as its standard input is open. When the run closes that or dies, or when the
+simulation is over, it kills all its descendants, orphans included, and removes the folder. It imports nothing of this
+package, so it runs on its own and starts fast.
 """
 
 from __future__ import annotations
@@ -23,17 +24,18 @@ from pathlib import Path
 import psutil
 
 
-def main(module: str) -> None:
+def main(module: str, connection: int) -> None:
     """Run the module on a new folder, and clean up."""
     signal.signal(signal.SIGTERM, _close)
-    _adopt_orphans()
+    if sys.platform.startswith("linux"):  # become the parent of orphaned descendants, so that none escapes
+        set_child_subreaper = 36  # its number in <linux/prctl.h>
+        ctypes.CDLL(None).prctl(set_child_subreaper, 1, 0, 0, 0)
     home = Path(tempfile.mkdtemp(prefix="fd-"))
     try:
         sys.stdout.write(f"{home}\n")
         sys.stdout.flush()
         _pause(None)
-        _simulate(module, home)
-        (home / "ended").touch()
+        _simulate(module, home, connection)
         while True:
             _pause(60)
     except EOFError:
@@ -44,20 +46,22 @@ def main(module: str) -> None:
             shutil.rmtree(home, ignore_errors=True)
 
 
-def _simulate(module: str, home: Path) -> None:
+def _simulate(module: str, home: Path, connection: int) -> None:
     """Run the module to its end, then kill whatever it started."""
     (home / "token").write_text(secrets.token_hex(32))
     for name in ("cwd", "ray"):
         (home / name).mkdir()
     with (home / "flower.log").open("ab") as log:
         process = subprocess.Popen(  # noqa: S603 - our own
-            [sys.executable, "-P", "-m", module, str(home)],
+            [sys.executable, "-P", "-m", module, str(home), str(connection)],
+            pass_fds=[connection],
             cwd=home / "cwd",
             env=_environment(home),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
         )
+    os.close(connection)  # so the run notices when the simulation ends
     while process.poll() is None:
         _pause(0.2)
     _end_descendants()
@@ -96,13 +100,6 @@ def _close(*_: object) -> None:
     raise EOFError
 
 
-def _adopt_orphans() -> None:
-    """On Linux, become the parent of orphaned descendants, so that none escapes."""
-    if sys.platform.startswith("linux"):
-        set_child_subreaper = 36  # its number in <linux/prctl.h>
-        ctypes.CDLL(None).prctl(set_child_subreaper, 1, 0, 0, 0)
-
-
 def _end_descendants() -> None:
     """Kill all descendants, until there are none."""
     while found := psutil.Process().children(recursive=True):
@@ -116,4 +113,4 @@ def _end_descendants() -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], int(sys.argv[2]))

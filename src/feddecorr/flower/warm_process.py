@@ -14,16 +14,15 @@ import json
 import os
 import shutil
 import signal
-import socket
 import stat
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Mapping
-from contextlib import suppress
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Client, Connection
 from pathlib import Path
+from socketserver import BaseRequestHandler, ForkingMixIn, UnixStreamServer
 from typing import Any
 
 import psutil
@@ -43,10 +42,7 @@ WATCH_INTERVAL = 1.0
 
 
 def handle(action: str, payload: Payload, node_config: Mapping[str, Any]) -> tuple[str, bytes]:
-    """Return the kind and the bytes of the reply by the node's warm process, which is started if necessary.
-
-    The action is one of `handlers.HANDLERS`.
-    """
+    """Return the reply of `node.handle` in the node's warm process, which is started if necessary."""
     request = {"action": action, "config": payload.config, "node_config": dict(node_config)}
     with _connect(_folder(os.getppid())) as connection:
         connection.send_bytes(json.dumps(request).encode())
@@ -69,25 +65,16 @@ def _folder(parent: int) -> Path:
 
 def _connect(folder: Path) -> Connection:
     """Return a connection to the node's warm process; the first of several message processes starts it."""
+    process = None
     with FileLock(folder / "lock"):
-        connection = _try_connect(folder)
-        process = None if connection else _start(folder)
-        while connection is None:
-            if process is not None and process.poll() is not None:
+        while True:
+            try:
+                return Client(str(folder / "socket"))
+            except OSError:
+                process = process or _start(folder)
+            if process.poll() is not None:
                 raise RunError(f"the process that trains on this node ended: {(folder / LOG).read_text()[-1000:]}")
             time.sleep(CONNECT_INTERVAL)
-            connection = _try_connect(folder)
-    return connection
-
-
-def _try_connect(folder: Path) -> Connection | None:
-    client = socket.socket(socket.AF_UNIX)
-    try:
-        client.connect(str(folder / "socket"))
-    except OSError:
-        client.close()
-        return None
-    return Connection(client.detach())
 
 
 def _start(folder: Path) -> subprocess.Popen[bytes]:
@@ -100,27 +87,34 @@ def _start(folder: Path) -> subprocess.Popen[bytes]:
         )
 
 
-def main(folder: Path, parent: int) -> None:
-    """Handle messages as long as the node is running."""
-    from feddecorr.flower import handlers  # noqa: F401, PLC0415 - loads PyTorch, for all forks
+class WarmServer(ForkingMixIn, UnixStreamServer):
+    """Handles each message in a fork, as long as the node is running."""
 
-    gc.freeze()
-    os.umask(0o077)
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(str(folder / "socket"))
-        listener.listen()
-        listener.settimeout(WATCH_INTERVAL)
-        while _is_running(parent):
-            _reap()
-            try:
-                accepted, _ = listener.accept()
-            except TimeoutError:
-                continue
-            if os.fork() == 0:
-                _handle(accepted)
-            accepted.close()
-    shutil.rmtree(folder, ignore_errors=True)
-    os.killpg(0, signal.SIGKILL)
+    def __init__(self, folder: Path, parent: int) -> None:
+        self._folder, self._parent = folder, parent
+        super().__init__(str(folder / "socket"), ForkedHandler)
+
+    def service_actions(self) -> None:
+        """Reap forks that have ended; end everything if the node has."""
+        super().service_actions()
+        if not _is_running(self._parent):
+            shutil.rmtree(self._folder, ignore_errors=True)
+            os.killpg(0, signal.SIGKILL)
+
+
+class ForkedHandler(BaseRequestHandler):
+    """Handles one message."""
+
+    def handle(self) -> None:
+        """Read the message and send the reply."""
+        from feddecorr.flower import node  # noqa: PLC0415 - already loaded
+
+        with Connection(self.request.detach()) as connection:
+            request, content = json.loads(connection.recv_bytes()), connection.recv_bytes()
+            payload = Payload(content, request["config"])
+            kind, reply = node.handle(request["action"], payload, request["node_config"])
+            connection.send_bytes(kind.encode())
+            connection.send_bytes(reply)
 
 
 def _is_running(process: int) -> bool:
@@ -131,27 +125,14 @@ def _is_running(process: int) -> bool:
         return False
 
 
-def _reap() -> None:
-    """Reap forks that have ended."""
-    with suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
+def main(folder: Path, parent: int) -> None:
+    """Load PyTorch, for all forks, and handle messages."""
+    from feddecorr.flower import node  # noqa: F401, PLC0415 - loads PyTorch
 
-
-def _handle(accepted: socket.socket) -> None:
-    """Handle one message in this fork, and end it."""
-    from feddecorr.flower.handlers import HANDLERS  # noqa: PLC0415 - already loaded
-
-    try:
-        accepted.setblocking(True)
-        with Connection(accepted.detach()) as connection:
-            request, content = json.loads(connection.recv_bytes()), connection.recv_bytes()
-            payload = Payload(content, request["config"])
-            kind, reply = HANDLERS[request["action"]](payload, request["node_config"])
-            connection.send_bytes(kind.encode())
-            connection.send_bytes(reply)
-    finally:
-        os._exit(0)
+    gc.freeze()
+    os.umask(0o077)
+    with WarmServer(folder, parent) as server:
+        server.serve_forever(WATCH_INTERVAL)
 
 
 if __name__ == "__main__":
