@@ -13,12 +13,11 @@ from feddecorr.core.states import State, load_into
 from feddecorr.core.threads import threads
 from feddecorr.core.trust import STRANGER
 from feddecorr.core.wire import from_bytes, to_bytes
-from feddecorr.engines.allocator import keep_freed_memory
+from feddecorr.engines.processes import keep_freed_memory
 from feddecorr.errors import UserError
 from feddecorr.flower.node import Node, NodeConfig, TrainingSettings, deployed_node, find_node, private_files
 from feddecorr.flower.payload import Payload
-from feddecorr.training.client import Client
-from feddecorr.training.client_round import METHOD
+from feddecorr.training.client import METHOD, Client
 from feddecorr.training.task import Task
 
 LOST_STATE = "it has lost its state of round {}"
