@@ -19,6 +19,7 @@ from feddecorr.core.client_memory import Memories
 from feddecorr.core.messages import Broadcast, Failure, Update
 from feddecorr.core.states import State
 from feddecorr.core.threads import parallel_jobs
+from feddecorr.core.trust import own_modules_found
 from feddecorr.engines.engine import ClientRunner, Engine
 from feddecorr.engines.processes import context, keep_freed_memory, require_open_files, return_freed_memory
 from feddecorr.engines.shared_memory import SharedStates, StateLayout, enough_shared_memory
@@ -166,7 +167,8 @@ class Worker:
         require_open_files()
         self.connection, theirs = context().Pipe()
         self.process = context().Process(target=work, args=(theirs, *arguments), daemon=True)
-        self.process.start()
+        with own_modules_found():
+            self.process.start()
         theirs.close()
         self.jobs: deque[TrainingJob] = deque()
         self._round = 0
