@@ -24,7 +24,7 @@ from benchmarks.recording import write_record
 from feddecorr.config.training import Training
 from feddecorr.data import Synthetic
 from feddecorr.data.augmentation import augment
-from feddecorr.engines.allocator import keep_freed_memory
+from feddecorr.engines.processes import keep_freed_memory
 from feddecorr.models import ResNet20
 from feddecorr.objective.optimizers import FusedSGD
 from feddecorr.training.placement import prepare

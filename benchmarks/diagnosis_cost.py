@@ -20,7 +20,7 @@ from torch import Tensor
 
 from benchmarks.recording import write_record
 from feddecorr import diagnose
-from feddecorr.engines.allocator import keep_freed_memory
+from feddecorr.engines.processes import keep_freed_memory
 from feddecorr.models import MobileNetV2
 
 BATCH = 500

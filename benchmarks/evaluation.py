@@ -24,8 +24,8 @@ import torch
 from benchmarks.recording import write_record
 from benchmarks.turns import Contestant, contest, take_part
 from feddecorr.config.overrides import read_overrides
-from feddecorr.engines.allocator import keep_freed_memory
-from feddecorr.runs.eval_schedule import rhythm
+from feddecorr.engines.processes import keep_freed_memory
+from feddecorr.runs.evaluation import rhythm
 from feddecorr.runs.pipeline import run
 from feddecorr.server.federation import Simulation
 from feddecorr.settings.flat import parse_settings

@@ -24,7 +24,7 @@ from torch.nn.functional import cross_entropy
 
 from benchmarks.recording import write_record
 from feddecorr.collapse.representation import capture_representations
-from feddecorr.engines.allocator import keep_freed_memory
+from feddecorr.engines.processes import keep_freed_memory
 from feddecorr.loss import contrastive, decorrelation
 from feddecorr.models import MobileNetV2
 from feddecorr.objective.optimizers import FusedSGD

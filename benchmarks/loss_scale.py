@@ -18,7 +18,7 @@ from typing import Any
 
 from benchmarks.recording import command, write_record
 from feddecorr.config.overrides import read_overrides
-from feddecorr.engines.allocator import keep_freed_memory
+from feddecorr.engines.processes import keep_freed_memory
 from feddecorr.runs.pipeline import run
 from feddecorr.settings.flat import parse_settings
 

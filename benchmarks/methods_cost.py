@@ -24,7 +24,7 @@ import torch
 
 from benchmarks.recording import write_record
 from feddecorr.config.overrides import read_overrides
-from feddecorr.engines.allocator import keep_freed_memory
+from feddecorr.engines.processes import keep_freed_memory
 from feddecorr.methods import METHODS
 from feddecorr.server.federation import Simulation
 from feddecorr.settings.flat import parse_settings

@@ -24,7 +24,7 @@ from torch.nn.functional import cross_entropy
 from benchmarks.recording import command, write_record
 from feddecorr.config.training import Training
 from feddecorr.core.randomness import generator, seeded
-from feddecorr.engines.allocator import keep_freed_memory
+from feddecorr.engines.processes import keep_freed_memory
 from feddecorr.models import MODELS
 from feddecorr.objective.optimizers import FusedSGD
 from feddecorr.training.placement import prepare

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from feddecorr.runs.files import environment
+from feddecorr.runs.directory import environment
 
 
 def command() -> str:

@@ -26,8 +26,7 @@ from feddecorr.config.experiment import Experiment
 from feddecorr.config.overrides import read_overrides
 from feddecorr.core.files import load_tensors
 from feddecorr.report.runs_page import write_report
-from feddecorr.runs.directory import RunDirectory
-from feddecorr.runs.files import Mark, write_weights
+from feddecorr.runs.directory import Mark, RunDirectory, write_weights
 from feddecorr.runs.pipeline import run
 from feddecorr.settings.flat import parse_settings
 from feddecorr.settings.options import RunOptions

@@ -29,9 +29,8 @@ import psutil
 from benchmarks.recording import write_record
 from feddecorr.config.experiment import Experiment
 from feddecorr.config.overrides import read_overrides
-from feddecorr.engines.allocator import keep_freed_memory
 from feddecorr.engines.pool import Pool
-from feddecorr.engines.processes import context
+from feddecorr.engines.processes import context, keep_freed_memory
 from feddecorr.results.study import Arm
 from feddecorr.runs.pipeline import run
 from feddecorr.settings.flat import parse_settings

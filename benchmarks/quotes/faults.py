@@ -41,8 +41,9 @@ def messages() -> str:
     return f"{fewest} messages on each of {len(roads)} roads, {harm} with harm"
 
 
-def _inputs(name: str) -> tuple[int, int, int]:
-    """Return the least number of inputs of a reader, the number of readers, and how many inputs did harm."""
+def _inputs(name: str) -> tuple[str, int, int]:
+    """Return between which numbers of inputs readers got, the number of readers, and how many inputs did harm."""
     readers = record(f"results/torture_{name}.json")["readers"].values()
     harm = sum(len(row["wrong"]) + len(row["outside"]) for row in readers)
-    return min(row["inputs"] for row in readers), len(readers), harm
+    counts = [row["inputs"] for row in readers]
+    return f"{min(counts)} to {max(counts)}", len(readers), harm

@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from feddecorr.core.states import Mean, State, extrapolate, square_distance
     from feddecorr.core.wire import from_bytes, to_bytes
     from feddecorr.data.dataset import Data, Dataset, Images, PixelSums, UserData
-    from feddecorr.engines.engine import Engine
-    from feddecorr.engines.serial import ClientRunner
+    from feddecorr.engines.engine import ClientRunner, Engine
     from feddecorr.errors import RunError, UserError
     from feddecorr.loss.beta import LossScale, convert_beta
     from feddecorr.loss.dying import DyingFeatures
@@ -107,7 +106,7 @@ _HOMES = {
     "Shard": "feddecorr.training.shards",
     "Shards": "feddecorr.training.shards",
     "Simulation": "feddecorr.server.federation",
-    "ClientRunner": "feddecorr.engines.serial",
+    "ClientRunner": "feddecorr.engines.engine",
     "State": "feddecorr.core.states",
     "Statistics": "feddecorr.collapse.statistics",
     "Task": "feddecorr.training.task",

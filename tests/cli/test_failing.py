@@ -15,7 +15,7 @@ from small import small, write_settings
 
 from feddecorr.cli.console import print_text, write_all_letters
 from feddecorr.core import files
-from feddecorr.runs.files import read_mark, write_weights
+from feddecorr.runs.directory import read_mark, write_weights
 from feddecorr.runs.pipeline import run
 
 

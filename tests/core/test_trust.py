@@ -164,6 +164,15 @@ def test_one_s_own_code_is_run_when_it_is_named_or_trusted(
     assert feddecorr("export", "runs/a", "--to", "safetensors", "-o", "model.safetensors", *trusting).code == 0
 
 
+def test_processes_find_one_s_own_module_and_this_one_s_search_path_is_left_alone(place: Path) -> None:
+    before, finders = sys.path.copy(), sys.meta_path.copy()
+    words = [f"method={place.name}:Failing", "method.round=9", "rounds=1"]
+    alone = result(run(*small(*words)))
+    assert was_executed(place)
+    assert result(run(*small(*words, "engine=pool", "engine.workers=1"))) == alone
+    assert (sys.path, sys.meta_path) == (before, finders)
+
+
 def test_an_allowed_package_is_that_package_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, "mine,")
     allowed = {name: Trust().allows(name) for name in ("mine:a", "mine.sub:a", "mine_not:a", "other:a", "os:system")}

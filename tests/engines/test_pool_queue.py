@@ -2,8 +2,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from feddecorr.engines.pool import MAX_CRASHES, MAX_WEIGHTS, MAX_WORK, GroupQueue
-from feddecorr.engines.worker import Group
+from feddecorr.engines.pool import MAX_CRASHES, MAX_WEIGHTS, MAX_WORK, Group, GroupQueue
 
 
 def queue_of(groups: Sequence[Group], *, images: int = 1, weights: int = 1) -> GroupQueue:

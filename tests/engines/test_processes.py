@@ -10,7 +10,7 @@ from feddecorr.engines.processes import context
 
 HOLD_AND_FREE = """
 import psutil, torch
-from feddecorr.engines.allocator import keep_freed_memory, return_freed_memory
+from feddecorr.engines.processes import keep_freed_memory, return_freed_memory
 
 def resident():
     return psutil.Process().memory_info().rss / 2**20

@@ -22,7 +22,7 @@ from small import digest, simulate, small, without_time, write_settings
 from feddecorr.core.client_memory import Memories
 from feddecorr.core.files import load_tensors
 from feddecorr.core.messages import Broadcast, Failure, Update
-from feddecorr.engines.serial import Serial
+from feddecorr.engines.engine import Serial
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import run
 from feddecorr.runs.record import Record

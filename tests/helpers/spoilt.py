@@ -9,7 +9,7 @@ from feddecorr.config.experiment import Experiment
 from feddecorr.config.training import Evaluation
 from feddecorr.core.client_memory import Memories
 from feddecorr.core.messages import Broadcast, Failure, Update
-from feddecorr.engines.serial import Serial
+from feddecorr.engines.engine import Serial
 from feddecorr.server.federation import Federation, RunClients, Simulation
 
 Spoil = Callable[[Update], Update | Failure]

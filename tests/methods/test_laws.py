@@ -28,8 +28,7 @@ from feddecorr.objective.terms import Pass, combine, cross_entropy
 from feddecorr.runs.pipeline import resume, run
 from feddecorr.server import rounds
 from feddecorr.server.federation import Simulation
-from feddecorr.training.client import Client
-from feddecorr.training.client_round import METHOD
+from feddecorr.training.client import METHOD, Client
 
 NAMES = list(METHODS.table)
 

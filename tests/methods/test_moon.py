@@ -12,8 +12,7 @@ from feddecorr.core.messages import Broadcast, Update
 from feddecorr.core.states import State
 from feddecorr.runs.pipeline import run
 from feddecorr.server.federation import Simulation
-from feddecorr.training.client import Client
-from feddecorr.training.client_round import METHOD
+from feddecorr.training.client import METHOD, Client
 
 ONE_STEP = ["method=moon", "rounds=2", "training.epochs=1", "training.batch=1000"]
 

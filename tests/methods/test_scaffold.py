@@ -11,8 +11,7 @@ from feddecorr.objective.context import ClientContext, Trained
 from feddecorr.objective.optimizers import FusedSGD
 from feddecorr.runs.pipeline import run
 from feddecorr.server.federation import Simulation
-from feddecorr.training.client import Client
-from feddecorr.training.client_round import METHOD
+from feddecorr.training.client import METHOD, Client
 
 
 def context(sent: Broadcast, memory: State) -> ClientContext:

@@ -17,10 +17,9 @@ from feddecorr.errors import UserError
 from feddecorr.methods import METHODS
 from feddecorr.models import MODELS
 from feddecorr.models.heads import CLASSIFIERS, Head, LayerNormLinear, NormalizedLinear, SimplexLinear, simplex
+from feddecorr.runs.diagnosis import Wanted, examine
 from feddecorr.runs.directory import RunDirectory
-from feddecorr.runs.evaluator_inputs import Wanted
 from feddecorr.runs.pipeline import run
-from feddecorr.runs.round_diagnosis import examine
 
 HEADS: tuple[Head, ...] = get_args(Head)
 OTHERS = [head for head in HEADS if head != "linear"]

@@ -8,11 +8,10 @@ from feddecorr.collapse.diagnosis import Diagnosis
 from feddecorr.core.messages import Server, Update
 from feddecorr.errors import UserError
 from feddecorr.loss.dying import DyingFeatures
-from feddecorr.runs.eval_schedule import rhythm
-from feddecorr.runs.evaluation import Evaluator
+from feddecorr.runs.evaluation import Evaluator, rhythm
 from feddecorr.runs.pipeline import run
 from feddecorr.settings.flat import parse_settings
-from feddecorr.training.batches import epoch_sizes
+from feddecorr.training.shards import epoch_sizes
 
 
 def test_the_last_round_is_always_evaluated() -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from small import simulate
 
-from feddecorr.runs.files import read_roster, write_roster
+from feddecorr.runs.directory import read_roster, write_roster
 from feddecorr.server.federation import Roster
 
 

@@ -13,12 +13,10 @@ from feddecorr.core.states import STATISTICS, State
 from feddecorr.errors import UserError
 from feddecorr.results.local_models import change_by_averaging
 from feddecorr.results.summary import Summary
+from feddecorr.runs.diagnosis import Examination, KeptModels, Wanted, between, examine
 from feddecorr.runs.directory import RunDirectory
-from feddecorr.runs.evaluator_inputs import Wanted
-from feddecorr.runs.kept_models import KeptModels, between
 from feddecorr.runs.pipeline import run
 from feddecorr.runs.recompute import state_of
-from feddecorr.runs.round_diagnosis import Examination, examine
 from feddecorr.server.federation import Simulation
 from feddecorr.server.rounds import sample_clients
 

@@ -13,11 +13,10 @@ from small import digest, small
 
 from feddecorr.core.paths import InnerPath
 from feddecorr.errors import RunError, UserError
-from feddecorr.runs import round_lines
+from feddecorr.runs import record
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import resume, run
-from feddecorr.runs.record import Record
-from feddecorr.runs.round_lines import RoundLines
+from feddecorr.runs.record import Record, RoundLines
 
 RECORD = Record(round=1, clients=[0, 1], terms={"cross_entropy": 1.0}, seconds=0.5)
 
@@ -43,7 +42,7 @@ def lines(tmp_path: Path) -> RoundLines:
 def test_what_could_not_be_read_again_is_never_written(
     name: str, lines: RoundLines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(round_lines, "LONGEST", 1000)
+    monkeypatch.setattr(record, "LONGEST", 1000)
     lines.append(RECORD)
     before = lines.path.read()
     with pytest.raises(RunError, match="round 1 cannot be kept: its record could not be read again"):
@@ -145,7 +144,7 @@ def test_no_round_is_added_where_lines_are_missing(whole: Path, tmp_path: Path, 
 
 def test_a_file_without_end_is_given_up_soon(lines: RoundLines, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many lines it has, and however long they are."""
-    monkeypatch.setattr(round_lines, "LONGEST", 100)
+    monkeypatch.setattr(record, "LONGEST", 100)
     lines.path.write(b"x" * 1000 + b"\n" + b"y\n" * 10_000)
     with pytest.raises(UserError, match="and so it is with 100 lines before it"):
         lines.read(10**18)

@@ -2,8 +2,8 @@ import pytest
 import torch
 from small import simulate
 
-from feddecorr.training import batches
-from feddecorr.training.batches import Visits, batch_sizes
+from feddecorr.training import shards
+from feddecorr.training.shards import Visits, batch_sizes
 
 
 @pytest.mark.parametrize(("count", "sizes"), [(10, [4, 4, 2]), (9, [4, 5]), (8, [4, 4]), (1, [1]), (5, [5])])
@@ -16,7 +16,7 @@ def test_how_many_batches_are_made_at_once_changes_no_bit(words: str, monkeypatc
     simulation = simulate(words, "training.batch=7")
     visits = Visits(simulation.task, 1, simulation.shards[0])
     at_once = list(visits.batches())
-    monkeypatch.setattr(batches, "AT_ONCE", 1)
+    monkeypatch.setattr(shards, "AT_ONCE", 1)
     one_by_one = list(visits.batches())
     assert [len(y) for _, y, _ in at_once] == [size for sizes in visits.sizes for size in sizes]
     for (x, y, _), (expected, labels, _) in zip(at_once, one_by_one, strict=True):

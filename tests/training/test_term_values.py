@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from feddecorr.errors import RunError
-from feddecorr.training.term_values import TermSums
+from feddecorr.training.client import TermSums
 
 
 def filled(*steps: list[list[float]]) -> TermSums:

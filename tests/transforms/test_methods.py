@@ -23,7 +23,7 @@ from feddecorr.core.messages import Broadcast, Server, Update
 from feddecorr.core.paths import InnerPath
 from feddecorr.core.randomness import generator
 from feddecorr.core.states import State
-from feddecorr.engines.serial import Serial
+from feddecorr.engines.engine import Serial
 from feddecorr.methods import METHODS
 from feddecorr.server.federation import Simulation
 from feddecorr.server.rounds import federate

@@ -26,10 +26,9 @@ from feddecorr.core.randomness import gaussian
 from feddecorr.core.states import State
 from feddecorr.core.wire import from_bytes, to_bytes
 from feddecorr.errors import RunError, UserError
+from feddecorr.runs.diagnosis import Wanted, examine
 from feddecorr.runs.directory import RunDirectory
-from feddecorr.runs.evaluator_inputs import Wanted
 from feddecorr.runs.pipeline import resume, run
-from feddecorr.runs.round_diagnosis import examine
 from feddecorr.server.accounting import privacy_spent
 from feddecorr.server.federation import Simulation
 from feddecorr.server.rounds import federate

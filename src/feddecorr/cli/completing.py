@@ -31,7 +31,7 @@ def prepare(settings: dict[str, Any], trust: Trust | None = None) -> tuple[Exper
 def complete(records: Iterator[Record], directory: Path, *, title: str, done: int, rounds: int) -> None:
     """Let a run go on to its end, with progress; if it breaks off, say how to go on."""
     from feddecorr.cli.progress import follow  # noqa: PLC0415 - rich is loaded when it is needed
-    from feddecorr.engines.allocator import keep_freed_memory  # noqa: PLC0415
+    from feddecorr.engines.processes import keep_freed_memory  # noqa: PLC0415
     from feddecorr.runs.directory import RunDirectory  # noqa: PLC0415 - PyTorch is loaded when it is needed
 
     keep_freed_memory()

@@ -19,8 +19,7 @@ from feddecorr.errors import UserError
 if TYPE_CHECKING:
     from feddecorr.collapse.diagnosis import Diagnosis
     from feddecorr.config.experiment import Experiment
-    from feddecorr.runs.evaluator_inputs import Wanted
-    from feddecorr.runs.round_diagnosis import Examination
+    from feddecorr.runs.diagnosis import Examination, Wanted
     from feddecorr.settings.options import RunOptions
 
 
@@ -131,7 +130,7 @@ def _data(settings: dict[str, Any], data: str | None) -> dict[str, Any]:
 
 
 def _wanted(round: str, clients: str | None) -> Wanted:  # noqa: A002 - the option's name
-    from feddecorr.runs.evaluator_inputs import Wanted  # noqa: PLC0415 - PyTorch is loaded when it is needed
+    from feddecorr.runs.diagnosis import Wanted  # noqa: PLC0415 - PyTorch is loaded when it is needed
 
     if round != "last" and not round.isdecimal():
         raise UserError(f"--round is 'last' or a number, not '{round}'")
@@ -146,9 +145,9 @@ def _wanted(round: str, clients: str | None) -> Wanted:  # noqa: A002 - the opti
 
 def _runs(directories: Sequence[Path], wanted: Wanted, trust: Trust) -> Iterator[Examination]:
     from feddecorr.report.runs_page import name_directories  # noqa: PLC0415
+    from feddecorr.runs.diagnosis import examine  # noqa: PLC0415 - PyTorch is loaded when it is needed
     from feddecorr.runs.directory import RunDirectory  # noqa: PLC0415
     from feddecorr.runs.recompute import describe  # noqa: PLC0415
-    from feddecorr.runs.round_diagnosis import examine  # noqa: PLC0415 - PyTorch is loaded when it is needed
 
     runs = [RunDirectory.open(directory) for directory in directories]
     for name, run in zip(name_directories(directories), runs, strict=True):
@@ -176,7 +175,7 @@ def _parse(settings: dict[str, Any], trust: Trust) -> tuple[Experiment, RunOptio
 
 
 def _models(parsed: tuple[Experiment, RunOptions], weights: Sequence[Path] | None, **look: Any) -> Iterator[Diagnosis]:
-    from feddecorr.runs.model_files import diagnose_stored  # noqa: PLC0415 - PyTorch is loaded when it is needed
+    from feddecorr.runs.diagnosis import diagnose_stored  # noqa: PLC0415 - PyTorch is loaded when it is needed
 
     files: list[Path | None] = [*weights] if weights else [None]
     for file in files:

@@ -11,7 +11,7 @@ from feddecorr.cli.console import number, print_json, print_table, print_text, s
 if TYPE_CHECKING:
     from feddecorr.collapse.diagnosis import Diagnosis
     from feddecorr.report.page import Section
-    from feddecorr.runs.round_diagnosis import Examination
+    from feddecorr.runs.diagnosis import Examination
 
 COLUMNS = {
     "accuracy": "accuracy",

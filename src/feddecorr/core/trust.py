@@ -17,8 +17,8 @@ from feddecorr.errors import UserError
 VARIABLE = "FEDDECORR_TRUST"
 """The environment variable that lists packages (with commas between) whose code files may name; `*` is all of them."""
 
-_looked_up: set[str] = set()
-"""Working directories that were put on Python's path for names that a person said."""
+_own_folders: dict[str, None] = {}
+"""Working directories in which names that a person said were looked for, in that order."""
 
 
 @dataclass(frozen=True)
@@ -56,18 +56,30 @@ def import_named(name: str, trust: Trust | None = None) -> Any:
     """Return what `package.module:attribute` names; without `trust`, a person or a program has said so itself."""
     module = name.partition(":")[0]
     if trust is None or name in trust.said:
-        here = str(Path.cwd())
-        if module not in sys.modules and here not in sys.path:
-            sys.path.append(here)
-            _looked_up.add(here)
-        return _get(name)
+        if module not in sys.modules:
+            _own_folders[str(Path.cwd())] = None
+        with own_modules_found():
+            return _get(name)
     if not trust.allows(name):
         raise UserError(
             f"'{name}' is code of somebody's own that a file names: it is imported only if you say the name yourself, "
             f"with --trust (in Python, trust=True), or with {VARIABLE}={module.partition('.')[0]} in the environment"
         )
-    with _elsewhere():
-        return _get(name, "; what files name is not looked for in the working directory, unless you say the name")
+    return _get(name, "; what files name is not looked for in the working directory, unless you say the name")
+
+
+@contextmanager
+def own_modules_found() -> Iterator[None]:
+    """Search the working directories of names that a person said, too, after all others.
+
+    For one import, or for the start of a process that is to find the same modules: it takes over `sys.path`.
+    """
+    added = [folder for folder in _own_folders if folder not in sys.path]
+    sys.path += added
+    try:
+        yield
+    finally:
+        sys.path[:] = [place for place in sys.path if place not in added]
 
 
 def _get(name: str, hint: str = "") -> Any:
@@ -77,14 +89,3 @@ def _get(name: str, hint: str = "") -> Any:
     except Exception as error:  # whatever a user's module raises
         missing = isinstance(error, ModuleNotFoundError)
         raise UserError(f"'{name}' cannot be imported: {error}{hint if missing else ''}") from error
-
-
-@contextmanager
-def _elsewhere() -> Iterator[None]:
-    """Keep the working directory out of the search for a while: the sender of a run may have put a module there."""
-    before = sys.path[:]
-    sys.path[:] = [place for place in before if place not in _looked_up]
-    try:
-        yield
-    finally:
-        sys.path[:] = before

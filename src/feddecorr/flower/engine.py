@@ -26,7 +26,7 @@ from feddecorr.core.client_memory import Memories
 from feddecorr.core.files import save_tensors, write_json
 from feddecorr.core.messages import Broadcast, Failure, Update
 from feddecorr.core.threads import parallel_jobs
-from feddecorr.core.trust import VARIABLE
+from feddecorr.core.trust import VARIABLE, own_modules_found
 from feddecorr.core.wire import from_bytes, to_bytes
 from feddecorr.engines.engine import Engine
 from feddecorr.errors import RunError, UserError
@@ -94,12 +94,14 @@ class Flower(Engine):
 def start_simulation(shards: Shards, workers: int) -> Iterator[FlowerSimulation]:
     """Start Flower's simulation with a node for each client, in its own folder; leaving the context ends all of it."""
     ours, theirs = socket.socketpair()
+    with own_modules_found():
+        search_path = os.pathsep.join(path or str(Path.cwd()) for path in sys.path)
     process = subprocess.Popen(  # noqa: S603 - our own
         [sys.executable, "-P", str(SUPERVISOR), SIMULATION_APP, str(theirs.fileno())],
         pass_fds=[theirs.fileno()],
         env={
             **os.environ,
-            "PYTHONPATH": os.pathsep.join(path or str(Path.cwd()) for path in sys.path),
+            "PYTHONPATH": search_path,
             VARIABLE: "*",  # the user of a simulation has named all of its code
         },
         stdin=subprocess.PIPE,

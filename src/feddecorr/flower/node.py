@@ -27,14 +27,13 @@ from feddecorr.core.trust import STRANGER
 from feddecorr.core.wire import from_bytes, to_bytes
 from feddecorr.data import DATA, Data
 from feddecorr.data.dataset import Images, PixelSums
-from feddecorr.engines.allocator import keep_freed_memory
+from feddecorr.engines.processes import keep_freed_memory
 from feddecorr.errors import UserError
 from feddecorr.flower.data_summary import DataSummary, relabelled
 from feddecorr.flower.engine import HOME, SHARDS
 from feddecorr.flower.payload import Payload
 from feddecorr.server.federation import Simulation
-from feddecorr.training.client import Client
-from feddecorr.training.client_round import METHOD
+from feddecorr.training.client import METHOD, Client
 from feddecorr.training.shards import Shard, Shards
 from feddecorr.training.task import Task
 

@@ -19,8 +19,7 @@ from feddecorr.results.contexts import by_seed, context, is_finished
 from feddecorr.results.curves import Band, Points, band, spread
 from feddecorr.results.groups import group_runs, name_cell
 from feddecorr.results.summary import Summary
-from feddecorr.runs.directory import ROSTER, RunDirectory
-from feddecorr.runs.files import AboutData
+from feddecorr.runs.directory import ROSTER, AboutData, RunDirectory
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from feddecorr.core.parsing import parse_json, to_json
 from feddecorr.core.trust import CLOSED
 from feddecorr.errors import UserError
 from feddecorr.runs.directory import RunDirectory
-from feddecorr.runs.eval_schedule import is_due
+from feddecorr.runs.evaluation import is_due
 from feddecorr.settings.flat import command, parse_settings
 from feddecorr.settings.options import RunOptions
 

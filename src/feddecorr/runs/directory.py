@@ -2,25 +2,120 @@
 
 from __future__ import annotations
 
+import os
+import platform
+import subprocess
 import warnings
 from collections.abc import Iterator, Mapping
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
+from pydantic import PositiveInt
+
 from feddecorr.config.experiment import Experiment
 from feddecorr.core.client_memory import SUFFIX, Memories
-from feddecorr.core.files import digest_of, load_tensors, read_json, reading
+from feddecorr.core.files import AnyPath, digest_of, load_note, load_tensors, read_json, reading, save_tensors
 from feddecorr.core.messages import Server
+from feddecorr.core.parsing import parse_json
 from feddecorr.core.paths import HeldError, InnerPath
+from feddecorr.core.registry import Config
 from feddecorr.core.states import State, match_layout, misfits
 from feddecorr.core.trust import CLOSED, Trust
 from feddecorr.errors import UserError
-from feddecorr.runs.files import AboutData, read_mark, read_roster
-from feddecorr.runs.record import Record
-from feddecorr.runs.round_lines import ReadLines, RoundLines
+from feddecorr.partition.heterogeneity import LabelCounts
+from feddecorr.runs.record import ReadLines, Record, RoundLines
 from feddecorr.server.federation import Roster
 from feddecorr.settings.flat import parse_settings, to_settings
 from feddecorr.settings.options import RunOptions
+
+ENTRIES = ("client", "label", "count")
+KEY = "run"
+"""The one key of the note: of several, the order in the file would be by chance, and so its bytes."""
+
+
+class AboutData(Config):
+    """The file `federation.json`: what a reader of results has to know, and digests that tell other data apart."""
+
+    note: str
+    classes: tuple[str, ...]
+    clients: int
+    data: str | None
+    split: str | None
+
+
+def write_roster(path: AnyPath, roster: Roster) -> None:
+    """Write everybody's number of examples and, where it is known, how many are of which class."""
+    arrays = {"sizes": roster.sizes.astype(np.int32)}
+    note = {}
+    if roster.labels is not None:
+        arrays |= {name: getattr(roster.labels, name) for name in ENTRIES}
+        note["classes"] = str(roster.labels.classes)
+    save_tensors(path, {name: torch.from_numpy(array) for name, array in arrays.items()}, note)
+
+
+def read_roster(path: AnyPath) -> Roster:
+    """Return what `write_roster` wrote."""
+    arrays = {name: tensor.numpy() for name, tensor in load_tensors(path).items()}
+    note = load_note(path)
+    with reading(path):
+        sizes = arrays.pop("sizes").astype(np.int64)
+        if not arrays:
+            return Roster(sizes)
+        labels = LabelCounts(len(sizes), int(note["classes"]), **arrays)
+        for name, bound in (("client", len(sizes)), ("label", labels.classes), ("count", 2**31)):
+            values = getattr(labels, name)
+            if values.shape != labels.count.shape or values.ndim != 1 or values.dtype != np.int32:
+                raise ValueError(f"'{name}' is {values.dtype} of shape {values.shape}")
+            if len(values) and not 0 <= values.min() <= values.max() < bound:
+                raise ValueError(f"'{name}' has values outside of 0 to {bound - 1}")
+        return Roster(sizes, labels)
+
+
+def environment() -> dict[str, Any]:
+    """Return all of it, ready for JSON."""
+    packages = ("feddecorr", "torch", "numpy", "safetensors")
+    return {
+        "versions": {"python": platform.python_version(), **{name: version(name) for name in packages}},
+        "commit": _commit(),
+        "platform": platform.platform(),
+        "processor": platform.machine(),
+        "cores": os.cpu_count(),
+    }
+
+
+def _commit() -> str | None:
+    """Return the commit of the source tree, with a plus sign if it was changed since; None outside of one."""
+    here = Path(__file__).parent
+    command = ["git", "-C", str(here), "describe", "--always", "--abbrev=40", "--dirty=+", "--exclude=*"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)  # noqa: S603 - fixed words
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()
+
+
+class Mark(Config):
+    """The round, the digest of what the method keeps, and the tally of what clients remember."""
+
+    round: PositiveInt
+    server: str
+    memories: str
+
+
+def write_weights(path: AnyPath, weights: State, mark: Mark) -> None:
+    """Replace the file in one step."""
+    save_tensors(path, weights, {KEY: mark.model_dump_json()})
+
+
+def read_mark(path: AnyPath) -> Mark:
+    """Return the mark of the file, without its tensors."""
+    note = load_note(path)
+    with reading(path):
+        return Mark.parse(parse_json(note[KEY].encode()))
+
 
 KEPT = ("shared", "memory")
 """Parts of the server, besides the model, that go to a file of their own."""

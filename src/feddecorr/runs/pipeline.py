@@ -13,7 +13,7 @@ from feddecorr.core.temporary import temporary_folder
 from feddecorr.core.trust import Trust
 from feddecorr.errors import RunError, UserError, explain_refusal
 from feddecorr.runs.directory import RunDirectory, differences
-from feddecorr.runs.eval_schedule import Evaluations
+from feddecorr.runs.evaluation import Evaluations
 from feddecorr.runs.record import Record
 from feddecorr.runs.tracking import following
 from feddecorr.runs.writer import RunWriter, refuse_used, tidy

@@ -22,10 +22,15 @@ from feddecorr.runs.directory import (
     KEPT,
     LOCK,
     ROSTER,
+    AboutData,
+    Mark,
     RunDirectory,
+    environment,
+    read_mark,
     warn_of,
+    write_roster,
+    write_weights,
 )
-from feddecorr.runs.files import AboutData, Mark, environment, read_mark, write_roster, write_weights
 from feddecorr.runs.record import Record
 from feddecorr.server.federation import Federation
 from feddecorr.server.rounds import Round

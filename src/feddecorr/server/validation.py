@@ -27,7 +27,7 @@ from feddecorr.core.states import State, has_layout, magnitudes, match_layout, m
 from feddecorr.core.wire import FIELDS, MOST_TERMS
 from feddecorr.errors import RunError, UserError
 from feddecorr.server.federation import Federation
-from feddecorr.training.batches import batch_sizes
+from feddecorr.training.shards import batch_sizes
 
 Missing = Literal["fail", "continue"]
 

@@ -9,9 +9,8 @@ from pydantic import Field, PositiveInt
 from feddecorr.config.experiment import REGISTRIES as EXPERIMENT_REGISTRIES
 from feddecorr.config.training import Evaluation
 from feddecorr.core.registry import Config, Registry
-from feddecorr.engines.engine import Engine
+from feddecorr.engines.engine import Engine, Serial
 from feddecorr.engines.pool import Pool
-from feddecorr.engines.serial import Serial
 from feddecorr.flower.engine import Flower
 from feddecorr.trackers import TRACKERS, Tracker
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from feddecorr.config.experiment import Experiment
 from feddecorr.data import Data
-from feddecorr.engines.serial import Serial
+from feddecorr.engines.engine import Serial
 from feddecorr.results.study import Arm, Labels
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.settings.options import RunOptions

@@ -17,9 +17,8 @@ from feddecorr.results.cells import Cell
 from feddecorr.results.groups import group_runs, name_cell
 from feddecorr.results.local_models import local_spectra
 from feddecorr.results.summary import Summary
+from feddecorr.runs.diagnosis import Wanted, examine
 from feddecorr.runs.directory import RunDirectory
-from feddecorr.runs.evaluator_inputs import Wanted
-from feddecorr.runs.round_diagnosis import examine
 
 BETA = "regularizers.feddecorr.beta"
 

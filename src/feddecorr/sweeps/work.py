@@ -13,7 +13,7 @@ from pathlib import Path
 from threading import Thread
 
 from feddecorr.config.experiment import Experiment
-from feddecorr.engines.allocator import keep_freed_memory
+from feddecorr.engines.processes import keep_freed_memory
 from feddecorr.errors import RunError, UserError
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import ensure

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from feddecorr.config.experiment import Experiment
+from feddecorr.core.trust import own_modules_found
 from feddecorr.engines.processes import context
 from feddecorr.settings.options import RunOptions
 from feddecorr.sweeps.work import Ended, Failed, Order, Passed, Pause, work
@@ -17,7 +18,8 @@ class RunWorker:
         self.connection, orders = context().Pipe()
         lifeline, self._lifeline = context().Pipe(duplex=False)
         self.process = context().Process(target=work, args=(orders, lifeline))
-        self.process.start()
+        with own_modules_found():
+            self.process.start()
         orders.close()
         lifeline.close()
         self.memory = 0

@@ -11,10 +11,9 @@ from feddecorr.core.messages import Update
 from feddecorr.core.states import STATISTICS, Mean, State
 from feddecorr.errors import UserError
 from feddecorr.methods import METHODS
+from feddecorr.runs.diagnosis import Wanted, examine
 from feddecorr.runs.directory import RunDirectory
-from feddecorr.runs.evaluator_inputs import Wanted
 from feddecorr.runs.pipeline import run
-from feddecorr.runs.round_diagnosis import examine
 
 CONVNET = "data.size=8 model=convnet model.widths=[6,8]"
 SIDE_BY_SIDE = "training.clients_per_batch=2"

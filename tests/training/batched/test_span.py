@@ -2,7 +2,7 @@ import pytest
 from beside import Neighbours, gap
 
 from feddecorr.training.batched.span import spanned_weights
-from feddecorr.training.batches import Visits
+from feddecorr.training.shards import Visits
 
 
 def spanned(clients: Neighbours) -> str | None:

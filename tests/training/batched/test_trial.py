@@ -10,7 +10,7 @@ from outside import Half, Tied
 from torch import Tensor, nn
 from torch.nn.functional import conv2d, max_pool2d
 
-from feddecorr.training.batched.trial import mixes_rows, multiplications, obstacle
+from feddecorr.training.batched.grouping import mixes_rows, multiplications, obstacle
 
 SHAPE = (1, 4, 4)
 
@@ -179,7 +179,7 @@ def test_multiplications_are_counted_by_hand() -> None:
 def test_the_compiler_is_not_loaded() -> None:
     """Anybody's process would pay a second and 75 MB for it."""
     code = (
-        "import sys, torch; from torch import nn; from feddecorr.training.batched.trial import obstacle, mixes_rows\n"
+        "import sys; from torch import nn; from feddecorr.training.batched.grouping import obstacle, mixes_rows\n"
         "model = nn.Sequential(nn.Conv2d(1, 8, 3), nn.GroupNorm(2, 8), nn.Flatten(), nn.Linear(32, 2))\n"
         "assert not obstacle(model, (1, 4, 4)) and not mixes_rows(model, (1, 4, 4))\n"
         "assert 'torch._dynamo' not in sys.modules and 'sympy' not in sys.modules"

@@ -19,9 +19,8 @@ from feddecorr.results.cells import MISSING, Cell
 from feddecorr.results.curves import Band
 from feddecorr.results.study import Figure, Finding, Labels, Table
 from feddecorr.results.summary import Summary
+from feddecorr.runs.diagnosis import Wanted, examine
 from feddecorr.runs.directory import RunDirectory
-from feddecorr.runs.evaluator_inputs import Wanted
-from feddecorr.runs.round_diagnosis import examine
 
 ALPHAS = (0.01, 0.05, 0.25, "inf")
 

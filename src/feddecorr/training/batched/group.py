@@ -11,10 +11,9 @@ from feddecorr.core.messages import Broadcast, Update
 from feddecorr.core.states import State, not_finite
 from feddecorr.core.threads import threads
 from feddecorr.objective.context import Trained
+from feddecorr.training.batched.grouping import mixes_rows
 from feddecorr.training.batched.learner import BatchedLearner
-from feddecorr.training.batched.trial import mixes_rows
-from feddecorr.training.client import Client, OutBuffers, Outcome, load
-from feddecorr.training.client_round import ClientError, ClientRound
+from feddecorr.training.client import Client, ClientError, ClientRound, OutBuffers, Outcome, load
 from feddecorr.training.shards import Shard
 
 Held = tuple[Shard, State, OutBuffers]

@@ -2,22 +2,194 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate, chain
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import pad
 
 from feddecorr.core.states import STATISTICS, State
+from feddecorr.data.augmentation import augment
 from feddecorr.objective.optimizers import clip_each
-from feddecorr.objective.terms import Pass
-from feddecorr.training.batched.batches import StackedBatches, StackedStep
-from feddecorr.training.batched.objectives import Cohort, Objectives
+from feddecorr.objective.terms import Pass, takes_several
 from feddecorr.training.batched.span import Span, spanned_weights
 from feddecorr.training.batched.stacked import Outputs, Stacked
-from feddecorr.training.client_round import ClientError, ClientRound
+from feddecorr.training.client import ClientError, ClientRound, TermSums
+from feddecorr.training.shards import Visits
 from feddecorr.training.task import Task
-from feddecorr.training.term_values import TermSums
+
+
+@dataclass(frozen=True)
+class StackedStep:
+    """One step of the first clients: how many images each takes, and which, by their places in the client's shard.
+
+    `places` and labels `y` have the shape (clients, n); the batch of a client that takes fewer than n is padded.
+    """
+
+    number: int
+    sizes: Sequence[int]
+    places: Tensor
+    y: Tensor
+
+    @cached_property
+    def cohorts(self) -> dict[int, list[int]]:
+        """The clients, by the sizes of their batches."""
+        cohorts: dict[int, list[int]] = {}
+        for client, size in enumerate(self.sizes):
+            cohorts.setdefault(size, []).append(client)
+        return cohorts
+
+
+class StackedBatches:
+    """The steps of several clients, who begin together; those with the most steps come first.
+
+    What pads a batch has a place after all images of any of them.
+    """
+
+    def __init__(self, task: Task, visits: Sequence[Visits]) -> None:
+        self._task, self._visits = task, visits
+        self._device = task.device
+        self._pixels = torch.cat([each.shard.images.pixels for each in visits])
+        self.counts = [len(each.shard) for each in visits]
+        self._starts = torch.tensor([0, *accumulate(self.counts[:-1])])
+        self._sizes = [tuple(chain.from_iterable(each.sizes)) for each in visits]
+        self._places = _table(visits, self._sizes, padding=max(self.counts))
+        labels = torch.cat([each.shard.images.labels for each in visits])
+        self._labels = labels[self._everywhere(self._places)].to(self._device)
+        self._chances: dict[int, tuple[int, torch.Generator]] = {}
+
+    def __iter__(self) -> Iterator[StackedStep]:
+        for number in range(self._places.shape[1]):
+            sizes = [each[number] for each in self._sizes if len(each) > number]
+            taken = slice(len(sizes)), number, slice(max(sizes))
+            yield StackedStep(number, sizes, self._places[taken], self._labels[taken])
+
+    def rows(self) -> Tensor:
+        """Return all images, one client's after another's, one in each row."""
+        return self._task.normalize(self._pixels.to(self._device)).flatten(1)
+
+    def images(self, step: StackedStep) -> Tensor:
+        """Return the images of a step as the network takes them, of shape (clients, n, channels, height, width)."""
+        if self._task.experiment.data.augment:
+            pixels = torch.cat([self._changed(client, step) for client in range(len(step.sizes))])
+        else:
+            pixels = self._pixels.index_select(0, self._everywhere(step.places).flatten())
+        images = self._task.normalize(pixels.to(self._device))
+        return images.view(*step.places.shape, *images.shape[1:])
+
+    def _changed(self, client: int, step: StackedStep) -> Tensor:
+        size, widest = step.sizes[client], step.places.shape[1]
+        pixels = self._visits[client].shard.images.pixels.index_select(0, step.places[client, :size])
+        changed = augment(pixels, self._task.experiment.data.augment, self._chance(client, step.number))
+        return pad(changed, (0, 0) * 3 + (0, widest - size))
+
+    def _chance(self, client: int, number: int) -> torch.Generator:
+        """Return the generator of the epoch that a client's step belongs to."""
+        ends = accumulate(map(len, self._visits[client].sizes))
+        epoch = next(epoch for epoch, end in enumerate(ends) if number < end)
+        if self._chances.get(client, (-1,))[0] != epoch:
+            self._chances[client] = epoch, self._visits[client].chance(epoch)
+        return self._chances[client][1]
+
+    def _everywhere(self, places: Tensor) -> Tensor:
+        """Return places in a client's shard as places among the images of all; padding is somebody's image."""
+        starts = self._starts[: len(places)].view(-1, *[1] * (places.ndim - 1))
+        return (places + starts).clamp_(max=len(self._pixels) - 1)
+
+
+def _table(visits: Sequence[Visits], sizes: Sequence[tuple[int, ...]], *, padding: int) -> Tensor:
+    """Return everybody's places of all steps, of shape (clients, steps, n)."""
+    widest, longest = max(map(max, sizes)), len(sizes[0])
+    table = torch.full((len(visits), longest, widest), padding)
+    masks: dict[tuple[int, ...], Tensor] = {}
+    for mine, each, its in zip(table, visits, sizes, strict=True):
+        taken = torch.cat([each.order(epoch) for epoch in range(len(each.sizes))])
+        if its not in masks:
+            masks[its] = torch.arange(widest) < torch.tensor(its).unsqueeze(1)
+        mine[: len(its)].masked_scatter_(masks[its], taken)
+    return table
+
+
+Cohort = tuple[Sequence[int], Pass]
+"""Clients whose batches have one size, and their pass, of shapes (clients, n, …)."""
+
+
+class Objectives:
+    """Every client's own objective; all have terms of the same names.
+
+    A term that is the same for all and can be asked for several clients is asked once for each cohort; any other is
+    asked client by client. So no term ever sees what pads a batch.
+    """
+
+    def __init__(self, parts: Sequence[ClientRound]) -> None:
+        self._parts, first = parts, parts[0].terms
+        self.names = list(first)
+        self._common = [
+            name for name in first if takes_several(first[name]) and all(p.terms[name] is first[name] for p in parts)
+        ]
+        self.common = len(self._common) == len(first)
+        """Whether every term is asked once for all: then nobody looks at images or parameters."""
+
+    def __call__(self, cohorts: Sequence[Cohort], parameters: Mapping[str, Tensor]) -> list[Tensor]:
+        """Return the values of each term, of shape (clients,), in the order of the names."""
+        unstacked = _Unstacked(parameters)
+        found = [self._values(*cohort, unstacked) for cohort in cohorts]
+        if len(found) == 1:
+            return found[0]
+        order = torch.tensor([client for clients, _ in cohorts for client in clients]).argsort().to(found[0][0].device)
+        return [torch.cat(values).index_select(0, order) for values in zip(*found, strict=True)]
+
+    def _values(self, clients: Sequence[int], forward: Pass, parameters: _Unstacked) -> list[Tensor]:
+        terms, own = self._parts[0].terms, [name for name in self.names if name not in self._common]
+        values = {name: terms[name](forward) for name in self._common}
+        found: dict[str, list[Tensor]] = {name: [] for name in own}
+        for row, client in enumerate(clients if own else ()):
+            part, mine = self._parts[client], _row(forward, row, _Own(parameters, client))
+            with part.turn():
+                for name in own:
+                    found[name].append(part.terms[name](mine))
+        values |= {name: torch.stack(each) for name, each in found.items()}
+        return [values[name] for name in self.names]
+
+
+def _row(forward: Pass, row: int, parameters: Mapping[str, Tensor]) -> Pass:
+    """Return the pass of one client, as if it were alone."""
+    x, y, z, logits = (whole[row] for whole in (forward.x, forward.y, forward.z, forward.logits))
+    places = None if forward.places is None else forward.places[row]
+    return Pass(x, y, z, logits, parameters, [level[row] for level in forward.levels], places)
+
+
+class _Unstacked:
+    """Stacked parameters, unbound when the first is asked for: most terms look at none."""
+
+    def __init__(self, stacked: Mapping[str, Tensor]) -> None:
+        self.stacked = stacked
+        self._unbound: dict[str, tuple[Tensor, ...]] = {}
+
+    def __getitem__(self, name: str) -> tuple[Tensor, ...]:
+        if name not in self._unbound:
+            self._unbound[name] = self.stacked[name].unbind()
+        return self._unbound[name]
+
+
+class _Own(Mapping[str, Tensor]):
+    """The parameters of one client."""
+
+    def __init__(self, unstacked: _Unstacked, client: int) -> None:
+        self._unstacked, self._client = unstacked, client
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self._unstacked[name][self._client]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._unstacked.stacked)
+
+    def __len__(self) -> int:
+        return len(self._unstacked.stacked)
 
 
 class BatchedLearner:

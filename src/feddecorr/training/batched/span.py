@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from feddecorr.objective.optimizers import SGD
-from feddecorr.training.batched.linear import first_weights
+from feddecorr.training.batched.stacked import first_weights
 
 if TYPE_CHECKING:
-    from feddecorr.training.batches import Visits
+    from feddecorr.training.shards import Visits
     from feddecorr.training.task import Task
 
 TOUCH = 12

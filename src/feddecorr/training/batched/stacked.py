@@ -1,21 +1,182 @@
-"""The networks of several clients as one: `torch.func.vmap` of the module over stacked parameters and buffers."""
+"""The networks of several clients as one: `torch.func.vmap` of the module, with faster rules where there are any."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.functional import adaptive_avg_pool2d, avg_pool2d, batch_norm, conv2d, group_norm, max_pool2d
+from torch.overrides import TorchFunctionMode
 
 from feddecorr.collapse.feature_maps import FeatureMaps, capture_feature_maps
 from feddecorr.collapse.representation import Representations, capture_representations, find_classifier
 from feddecorr.core.states import State
-from feddecorr.training.batched.linear import forward, linear_chain
-from feddecorr.training.batched.rules import Rules
+
+BLOCK = 8
+"""Channels that a processor's kernels take at once, where there are as many: else channels last are twice as fast."""
+
+
+class Rules(TorchFunctionMode):
+    """While it is open, the functions that have a rule here are called by it."""
+
+    def __torch_function__(
+        self, function: Callable[..., Any], _types: object, args: Sequence[Any] = (), kwargs: Any = None
+    ) -> Any:
+        return RULES.get(function, function)(*args, **(kwargs or {}))
+
+
+def _convolve(  # noqa: PLR0913, PLR0917 - as conv2d
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Tensor:
+    """Convolve the maps of all clients next to each other, channels last, with groups; vmap leaves them contiguous."""
+    if x.ndim != 4 or not (weight.shape[0] % BLOCK or weight.shape[1] % BLOCK):
+        return conv2d(x.contiguous(), weight, bias, stride, padding, dilation, groups)
+
+    def joined(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        flat = None if bias is None else bias.flatten()
+        return conv2d(x, weight.flatten(0, 1), flat, stride, padding, dilation, len(weight) * groups)
+
+    found: Tensor = _Joined.apply(joined, x, weight, bias)  # type: ignore[no-untyped-call]  # PyTorch's
+    return found
+
+
+def _pool(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    """Pool the maps of all clients next to each other, channels last."""
+    several = x.ndim == 4 and not kwargs.get("return_indices")
+    pooled: Tensor = (
+        _Joined.apply(lambda x: max_pool2d(x, *args, **kwargs), x)  # type: ignore[no-untyped-call]  # PyTorch's
+        if several
+        else max_pool2d(x, *args, **kwargs)
+    )
+    return pooled
+
+
+def _contiguous(function: Callable[..., Tensor], x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    """Call a function that vmap cannot do with channels last."""
+    return function(x.contiguous(), *args, **kwargs)
+
+
+RULES: dict[Callable[..., Any], Callable[..., Any]] = {
+    **{each: partial(_contiguous, each) for each in (adaptive_avg_pool2d, avg_pool2d, batch_norm, group_norm)},
+    conv2d: _convolve,
+    max_pool2d: _pool,
+}
+
+
+class _Joined(torch.autograd.Function):
+    """A function of maps (n, clients · channels, height, width) and stacked parameters, under vmap over the clients.
+
+    Its rule consists of ordinary operations, which autograd records: no gradient is to be given.
+    """
+
+    @staticmethod
+    def forward(function: Callable[..., Tensor], x: Tensor, *parameters: Tensor) -> Tensor:
+        raise NotImplementedError("only for vmap")
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        """Keep nothing."""
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, function: Callable[..., Tensor], *tensors: Tensor | None) -> tuple[Tensor, int]:
+        """Put the maps next to each other, and stack what acts on them."""
+        x, *parameters = (_stack(each, dim, info.batch_size) for each, dim in zip(tensors, in_dims[1:], strict=True))
+        assert x is not None  # noqa: S101 - for the types
+        joined = x.transpose(0, 1).flatten(1, 2).contiguous(memory_format=torch.channels_last)
+        return function(joined, *parameters).unflatten(1, (info.batch_size, -1)), 1
+
+
+def _stack(tensor: Tensor | None, dim: int | None, clients: int) -> Tensor | None:
+    """Return a tensor with the clients first, also where it is the same for all."""
+    if tensor is None:
+        return None
+    return tensor.expand(clients, *tensor.shape) if dim is None else tensor.movedim(dim, 0)
+
+
+ELEMENTWISE = (nn.Identity, nn.ReLU, nn.LeakyReLU, nn.ELU, nn.GELU, nn.SiLU, nn.Sigmoid, nn.Tanh, nn.Softplus)
+
+Chain = list[tuple[str, nn.Module]]
+"""Layers with their names, in the order in which they are called."""
+
+
+def linear_chain(model: nn.Module) -> Chain:
+    """Return the layers of a network of flat images, linear layers and activations alone; none of any other."""
+    first, *others = _layers(model)
+    if type(first[1]) is not nn.Flatten or (first[1].start_dim, first[1].end_dim) != (1, -1):
+        return []
+    plain = all(type(layer) in (nn.Linear, *ELEMENTWISE) for _, layer in others)
+    return others if plain and any(layer is find_classifier(model) for _, layer in others) else []
+
+
+def first_weights(model: nn.Module) -> str | None:
+    """Return the name of the trained weights of a chain that are multiplied with the images, and with nothing else.
+
+    None where they are the classifier's: what that takes in is looked at.
+    """
+    (name, first), *others = linear_chain(model) or [("", model)]
+    if type(first) is not nn.Linear or first is find_classifier(model) or not first.weight.requires_grad:
+        return None
+    used = any(parameter is first.weight for _, layer in others for parameter in layer.parameters())
+    return None if used else f"{name}.weight"
+
+
+def forward(chain: Chain, classifier: nn.Module, weights: Mapping[int, Tensor], x: Tensor) -> tuple[Tensor, Tensor]:
+    """Return representations and logits by weights that are stacked, each in place of the parameter with this id.
+
+    A layer without weights there takes in products with them.
+    """
+    z = x = x.flatten(2)
+    for _, layer in chain:
+        z = x if layer is classifier else z
+        if not isinstance(layer, nn.Linear):
+            x = layer(x)
+            continue
+        weight, bias = weights.get(id(layer.weight)), None if layer.bias is None else weights[id(layer.bias)]
+        if weight is not None:
+            x = _Products.apply(x, weight, bias)  # type: ignore[no-untyped-call]  # PyTorch's
+        elif bias is not None:
+            x = x + bias.unsqueeze(1)
+    return z, x
+
+
+def _layers(model: nn.Module, place: str = "") -> Iterator[tuple[str, nn.Module]]:
+    if type(model) is not nn.Sequential:
+        yield place, model
+        return
+    for name, child in zip(model._modules, model, strict=True):  # named_children has a layer that is called twice once
+        yield from _layers(child, f"{place}.{name}" if place else name)
+
+
+class _Products(torch.autograd.Function):
+    """The products xWᵀ + b of each client, whose gradient lies in memory as W does; PyTorch's own is transposed."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        return torch.bmm(x, weight.mT) if bias is None else torch.baddbmm(bias.unsqueeze(1), x, weight.mT)
+
+    @staticmethod
+    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:
+        (slope,) = slopes
+        x, weight = ctx.saved_tensors
+        wanted = ctx.needs_input_grad
+        return (
+            torch.bmm(slope, weight) if wanted[0] else None,
+            torch.bmm(slope.mT, x) if wanted[1] else None,
+            slope.sum(1) if wanted[2] else None,
+        )
 
 
 class Outputs(NamedTuple):
