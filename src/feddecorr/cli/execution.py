@@ -111,7 +111,7 @@ def redraw(study_plan: StudyPlan, *, json: bool) -> None:
 
 
 def _draw(study_plan: StudyPlan, study: Study, results: Sequence[Result]) -> dict[str, Any]:
-    from feddecorr.sweeps.writing import Document  # noqa: PLC0415 - plotly is loaded when it is needed
+    from feddecorr.report.page import Document  # noqa: PLC0415 - plotly is loaded when it is needed
 
     missing = sum(result.summary is None for result in results)
     notes = [f"Made by {markdown_code(study_plan.command(study))} from {len(results)} runs."]
