@@ -11,7 +11,7 @@ from benchmarks.quotes.records import ROOT
 from feddecorr.paper.claims.figures import forest, gains_by_round
 from feddecorr.report.picture import Picture
 from feddecorr.report.printed import save
-from feddecorr.sweeps.printed_figures import FIGURES, FigureData
+from feddecorr.report.run_figures import FIGURES, FigureData
 
 FOLDER = ROOT / "docs" / "reproduction"
 
@@ -21,7 +21,7 @@ def _of_runs(figure: str, scale: str, left_out: tuple[float, ...] = ()) -> Calla
 
     def make() -> Picture:
         runs = [run for run in main_runs(scale) if run.experiment["partition"]["alpha"] not in left_out]
-        return FIGURES[figure].make(FigureData(runs, panels=ALPHA))
+        return FIGURES[figure](FigureData(runs, panels=ALPHA))
 
     return make
 

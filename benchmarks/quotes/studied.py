@@ -12,7 +12,7 @@ from feddecorr.paper.studies import find_studies
 from feddecorr.results.cells import Cell, gather
 from feddecorr.results.study import Label, Result, Table
 from feddecorr.results.summary import STATISTICS
-from feddecorr.sweeps.results import results_of_records
+from feddecorr.sweeps.jobs import results_of_records
 
 
 @cache

@@ -9,10 +9,10 @@ from small import small
 
 from feddecorr.errors import UserError
 from feddecorr.report.printed import draw
+from feddecorr.report.run_figures import FIGURES, FigureData
 from feddecorr.results.summary import Summary, read_summaries
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import run
-from feddecorr.sweeps.printed_figures import FIGURES, FigureData
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,7 @@ def test_the_help_names_every_figure(feddecorr: CommandLine) -> None:
 
 def test_seeds_are_one_line_with_a_band() -> None:
     """Mean and deviation of each round, by hand: 40 and 60 percent are 50 ± 14.1."""
-    found = FIGURES["accuracy"].make(FigureData(over_seeds("", [0.4, 0.6]) + over_seeds("clients=5", [0.7])))
+    found = FIGURES["accuracy"](FigureData(over_seeds("", [0.4, 0.6]) + over_seeds("clients=5", [0.7])))
     (panel,) = found.panels
     alone, both = panel.series
     assert [alone.name, both.name] == ["clients 5", "clients 10"]
@@ -53,7 +53,7 @@ def test_seeds_are_one_line_with_a_band() -> None:
 
 def test_panels_are_made_by_a_setting() -> None:
     runs = [summary(f"partition.alpha={alpha} {words}") for alpha in (0.05, 0.5) for words in ("", "method=moon")]
-    found = FIGURES["spectra"].make(FigureData(runs, panels=["partition.alpha"]))
+    found = FIGURES["spectra"](FigureData(runs, panels=["partition.alpha"]))
     assert [panel.title for panel in found.panels] == ["alpha 0.05", "alpha 0.5"]
     assert [[line.name for line in panel.series] for panel in found.panels] == [["fedavg", "moon"]] * 2
     np.testing.assert_allclose(found.panels[0].series[0].y, np.log([4.0] * 4 + [1.0] * 4))
@@ -62,7 +62,7 @@ def test_panels_are_made_by_a_setting() -> None:
 def test_a_name_has_one_colour_in_all_panels() -> None:
     """Also where a panel lacks some of the lines."""
     words = ["partition.alpha=0.05 method=moon", "partition.alpha=0.5", "partition.alpha=0.5 method=moon"]
-    found = FIGURES["spectra"].make(FigureData([summary(each) for each in words], panels=["partition.alpha"]))
+    found = FIGURES["spectra"](FigureData([summary(each) for each in words], panels=["partition.alpha"]))
     lines = [line for axis in draw(found).axes for line in axis.lines if not str(line.get_label()).startswith("_")]
     colours = {(str(line.get_label()), line.get_color()) for line in lines}
     assert sorted(name for name, _ in colours) == ["fedavg", "moon"]
@@ -75,7 +75,7 @@ def test_beta_is_an_axis_on_which_runs_without_the_loss_are_at_zero() -> None:
         *over_seeds("regularizers=feddecorr regularizers.feddecorr.beta=0.1", [0.6, 0.7]),
         *over_seeds("regularizers=decov", [0.9]),
     ]
-    (panel,) = FIGURES["beta"].make(FigureData(runs)).panels
+    (panel,) = FIGURES["beta"](FigureData(runs)).panels
     (line,) = panel.series
     assert list(line.x) == [0.0, 0.1]
     np.testing.assert_allclose(line.y, [50, 65])
@@ -85,7 +85,7 @@ def test_labels_are_those_of_the_split(runs: Path) -> None:
     """Runs of one seed with the same split share a panel."""
     folders = sorted(path for path in runs.iterdir() if "seed=0" in path.name)
     digests = {RunDirectory.open(path).settings()[0].digest(): path for path in folders}
-    found = FIGURES["labels"].make(FigureData(read_summaries(folders), digests))
+    found = FIGURES["labels"](FigureData(read_summaries(folders), digests))
     (panel,) = found.panels
     counts = RunDirectory.open(folders[0]).roster().labels
     assert counts is not None
@@ -96,7 +96,7 @@ def test_labels_are_those_of_the_split(runs: Path) -> None:
 def test_points_of_the_sphere_have_length_one(runs: Path) -> None:
     folder = next(iter(sorted(runs.iterdir())))
     digests = {RunDirectory.open(folder).settings()[0].digest(): folder}
-    (panel,) = FIGURES["sphere"].make(FigureData(read_summaries([folder]), digests)).panels
+    (panel,) = FIGURES["sphere"](FigureData(read_summaries([folder]), digests)).panels
     assert set(panel.cloud) == {f"class {number}" for number in range(4)}
     np.testing.assert_allclose(np.linalg.norm(np.concatenate(list(panel.cloud.values())), axis=1), 1)
 
@@ -115,7 +115,7 @@ NEEDS = {
 def test_what_was_not_recorded_is_asked_for(name: str) -> None:
     runs: list[Summary] = over_seeds("", [0.5, 0.6])
     with pytest.raises(UserError, match=NEEDS[name]):
-        FIGURES[name].make(FigureData(runs))
+        FIGURES[name](FigureData(runs))
 
 
 def test_what_cannot_be_drawn_is_refused_before_any_work(feddecorr: CommandLine, tmp_path: Path) -> None:

@@ -8,9 +8,8 @@ from PIL import Image
 
 from feddecorr.errors import UserError
 from feddecorr.report import printed
-from feddecorr.report.colours import ARMS, colour_names, colours
 from feddecorr.report.figures import draw
-from feddecorr.report.picture import Panel, Picture, Series, fan, shades
+from feddecorr.report.picture import ARMS, Panel, Picture, Series, colour_names, colours, fan, shades
 
 X = np.linspace(0, 4, 5)
 LINES = Picture(

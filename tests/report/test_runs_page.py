@@ -9,7 +9,7 @@ from command_line import CommandLine
 from small import forget_models, small
 
 from feddecorr.errors import RunError, UserError
-from feddecorr.report.colours import COLOURS
+from feddecorr.report.picture import COLOURS
 from feddecorr.report.runs_page import group_seeds, write_report
 from feddecorr.results.summary import Summary
 from feddecorr.runs.directory import RunDirectory

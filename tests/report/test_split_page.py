@@ -5,7 +5,7 @@ import numpy as np
 from feddecorr.partition import Parts
 from feddecorr.partition.heterogeneity import MEANINGS, Heterogeneity, LabelCounts
 from feddecorr.report.figures import SHOWN_CLIENTS
-from feddecorr.report.split_page import client_rows, summary_rows, write_split_page
+from feddecorr.report.runs_page import client_rows, summary_rows, write_split_page
 
 COUNTS = np.array([[4, 0, 0], [2, 2, 0]])
 

@@ -16,13 +16,13 @@ from feddecorr.config.overrides import read_overrides
 from feddecorr.core.trust import CLOSED
 from feddecorr.errors import UserError
 from feddecorr.paper.claims.evidence import runs_of
+from feddecorr.report.run_figures import FIGURES, FigureData
 from feddecorr.results.frames import load_runs
 from feddecorr.results.result_tables import tabulate
 from feddecorr.results.summary import STATISTICS, Summary, read_summaries, write_summaries
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import run
 from feddecorr.settings.flat import command, parse_settings, to_settings
-from feddecorr.sweeps.printed_figures import FIGURES, FigureData
 
 EVALUATED = ["evaluation.clients=true", "evaluation.every=1", "evaluation.label_measures=always"]
 
@@ -182,8 +182,8 @@ def test_settings_that_cannot_be_read_here_keep_nobody_from_the_numbers(summary:
         load_runs(path)
         runs_of(found)
         with suppress(UserError):  # there is only one beta
-            FIGURES["beta"].make(FigureData(found, {}))
-        FIGURES["local-spectra"].make(FigureData(found, {}))
+            FIGURES["beta"](FigureData(found, {}))
+        FIGURES["local-spectra"](FigureData(found, {}))
     assert shown > 100
 
 

@@ -16,8 +16,8 @@ from feddecorr.engines.processes import context
 from feddecorr.results.study import Arm
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import run
-from feddecorr.sweeps import available_memory, runner
-from feddecorr.sweeps.results import results_of
+from feddecorr.sweeps import runner, status
+from feddecorr.sweeps.jobs import results_of
 from feddecorr.sweeps.runner import run_all
 from feddecorr.sweeps.status import Status
 
@@ -120,7 +120,7 @@ def test_the_last_runs_spread_over_idle_cores_without_a_trace(tmp_path: Path, mo
 
 
 def test_without_memory_for_two_runs_one_goes_after_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(available_memory, "available_memory", lambda: 0)
+    monkeypatch.setattr(status, "available_memory", lambda: 0)
     told: list[Status] = []
     assert run_all(arms("method=fedavg", "method=fedprox", rounds=2), tmp_path, jobs=2, tell=told.append) == {}
     assert max(len(status.running) for status in told) == 1

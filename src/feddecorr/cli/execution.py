@@ -43,7 +43,7 @@ class StudyPlan:
 
     def arms(self) -> list[Arm]:
         """Return the arms of all studies, but those that are known."""
-        from feddecorr.sweeps.results import unknown  # noqa: PLC0415 - PyTorch is loaded when it is needed
+        from feddecorr.sweeps.jobs import unknown  # noqa: PLC0415 - PyTorch is loaded when it is needed
 
         return unknown([arm for study in self.studies for arm in study.arms(self.scale, self.seeds)], self.known)
 
@@ -82,7 +82,7 @@ def estimate(study_plan: StudyPlan, *, json: bool) -> None:
 
 def execute(study_plan: StudyPlan, *, jobs: int | None, json: bool) -> None:
     """Do all runs, write all tables and figures, and then say what failed."""
-    from feddecorr.sweeps.results import results_of  # noqa: PLC0415
+    from feddecorr.sweeps.jobs import results_of  # noqa: PLC0415
     from feddecorr.sweeps.runner import run_all  # noqa: PLC0415 - PyTorch is loaded when it is needed
 
     title = study_plan.studies[0].name if len(study_plan.studies) == 1 else f"{len(study_plan.studies)} studies"
@@ -101,7 +101,7 @@ def execute(study_plan: StudyPlan, *, jobs: int | None, json: bool) -> None:
 
 def redraw(study_plan: StudyPlan, *, json: bool) -> None:
     """Write all tables and figures from what is known alone."""
-    from feddecorr.sweeps.results import results_of_records  # noqa: PLC0415 - PyTorch is loaded when it is needed
+    from feddecorr.sweeps.jobs import results_of_records  # noqa: PLC0415 - PyTorch is loaded when it is needed
 
     told = []
     for study in study_plan.studies:
@@ -111,7 +111,7 @@ def redraw(study_plan: StudyPlan, *, json: bool) -> None:
 
 
 def _draw(study_plan: StudyPlan, study: Study, results: Sequence[Result]) -> dict[str, Any]:
-    from feddecorr.sweeps.writing import Document  # noqa: PLC0415 - plotly is loaded when it is needed
+    from feddecorr.report.page import Document  # noqa: PLC0415 - plotly is loaded when it is needed
 
     missing = sum(result.summary is None for result in results)
     notes = [f"Made by {markdown_code(study_plan.command(study))} from {len(results)} runs."]

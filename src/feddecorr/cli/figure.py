@@ -36,15 +36,15 @@ def figure(
     drawn from records).
     """
     from feddecorr.report.printed import refuse_unprintable, save  # noqa: PLC0415
+    from feddecorr.report.run_figures import FIGURES, FigureData  # noqa: PLC0415 - PyTorch is loaded when needed
     from feddecorr.results.summary import run_directories  # noqa: PLC0415
-    from feddecorr.sweeps.printed_figures import FIGURES, FigureData  # noqa: PLC0415 - PyTorch is loaded when needed
 
     if name not in FIGURES:
         raise UserError(f"there is no figure '{name}': {nearest(name, FIGURES)}")
     refuse_unprintable(out)
     summaries = choose_runs(sources, where)
     folders = [path for source in sources if source.is_dir() for path in run_directories(source)]
-    save(FIGURES[name].make(FigureData(summaries, addresses(folders), panels or ())), out)
+    save(FIGURES[name](FigureData(summaries, addresses(folders), panels or ())), out)
     if json:
         print_json({"figure": str(out.resolve()), "runs": len(summaries)})
     else:

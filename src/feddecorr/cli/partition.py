@@ -35,7 +35,7 @@ def partition(
     """
     from feddecorr.partition.heterogeneity import Heterogeneity  # noqa: PLC0415
     from feddecorr.partition.split_file import write_split  # noqa: PLC0415
-    from feddecorr.report import split_page  # noqa: PLC0415
+    from feddecorr.report import runs_page  # noqa: PLC0415
     from feddecorr.server.federation import Simulation  # noqa: PLC0415
     from feddecorr.settings.flat import parse_settings  # noqa: PLC0415 - PyTorch is loaded when it is needed
 
@@ -46,7 +46,7 @@ def partition(
     if out is not None:
         write_split(out, simulation.shards.parts)
         say(f"split: {out.resolve()}")
-    split_page.write_split_page(picture, found, counts, classes)
+    runs_page.write_split_page(picture, found, counts, classes)
     if json:
         print_json(
             {
@@ -58,7 +58,7 @@ def partition(
             }
         )
         return
-    headings, rows = [*split_page.CLIENT_HEADINGS], split_page.client_rows(found)
+    headings, rows = [*runs_page.CLIENT_HEADINGS], runs_page.client_rows(found)
     if len(classes) <= MOST_SHADED:
         headings.append("labels")
         most = max(1, int(counts.count.max()))
@@ -68,5 +68,5 @@ def partition(
     if len(rows) < counts.clients:
         say(f"these are the first {len(rows)} of {counts.clients} clients; --json prints them all")
     print_text("")
-    print_table(["heterogeneity", "", "what it is"], split_page.summary_rows(found))
+    print_table(["heterogeneity", "", "what it is"], runs_page.summary_rows(found))
     say(f"picture: {picture.resolve()}")

@@ -1,8 +1,8 @@
-"""Pictures as plotly figures for pages: one renderer, and the figures of reports that it draws."""
+"""Pictures as plotly figures for pages, and the kinds of pictures that reports are made of."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from feddecorr.results.curves import Band
 
 SHOWN_CLIENTS = 1000
 MOST_WRITTEN = 20
-"""Rows and columns of a table of counts up to which the counts are written into its cells."""
+"""Up to so many rows and columns, counts are written into the cells of their heatmap."""
 
 Axis = tuple[str, list[str]]
 """What an axis shows, and the names along it."""
@@ -26,65 +26,48 @@ Axis = tuple[str, list[str]]
 def draw(picture: Picture) -> go.Figure:
     """Return the picture as a plotly figure."""
     titles = [panel.title for panel in picture.panels]
-    across = min(len(titles), picture.across)
-    down = -(-len(titles) // across)
-    kind = "scene" if any(panel.cloud for panel in picture.panels) else "xy"
+    rows, columns = picture.grid
     figure = make_subplots(
-        down,
-        across,
+        rows,
+        columns,
         subplot_titles=titles if any(titles) else None,
-        shared_xaxes=picture.shared_x and down > 1,
-        shared_yaxes=kind == "xy",
+        shared_xaxes=picture.shared_x and rows > 1,
+        shared_yaxes=picture.is_flat,
         horizontal_spacing=0.04,
-        specs=[[{"type": kind}] * across] * down,
+        specs=[[{"type": "xy" if picture.is_flat else "scene"}] * columns] * rows,
     )
-    palette = picture.colours()
     named: set[str] = set()
     for place, panel in enumerate(picture.panels):
-        for trace in _traces(panel, picture, palette):
-            shown = bool(trace.name) and trace.showlegend is not False and trace.name not in named
-            named |= {trace.name} if shown else set()
-            trace.update({} if trace.type == "heatmap" else {"showlegend": shown})
-            figure.add_trace(trace, row=place // across + 1, col=place % across + 1)
-    _lay_out(figure, picture, down)
+        for trace in _traces(panel, picture):
+            if trace.type != "heatmap":
+                shown = bool(trace.name) and trace.showlegend is not False and trace.name not in named
+                named |= {trace.name} if shown else set()
+                trace.update(showlegend=shown)
+            figure.add_trace(trace, row=place // columns + 1, col=place % columns + 1)
+    _lay_out(figure, picture)
     return figure
 
 
-def _traces(panel: Panel, picture: Picture, palette: Mapping[str, str]) -> list[Any]:
-    found: list[Any] = []
+def _traces(panel: Panel, picture: Picture) -> Iterator[Any]:
+    palette = picture.colours()
     for series in panel.series:
-        found += _lines(series, series.colour or palette.get(series.name, "#000000"))
+        if len(series.x):
+            yield from _lines(series, series.colour or palette[series.name])
     for name, values in panel.bars.items():
         places = list(panel.names[0]) if panel.names else None
-        found.append(go.Bar(x=places, y=list(values), name=name, marker_color=palette[name]))
+        yield go.Bar(x=places, y=list(values), name=name, marker_color=palette[name])
     for name, points in panel.cloud.items():
         x, y, z = np.asarray(points).T.tolist()
-        found.append(
-            go.Scatter3d(x=x, y=y, z=z, mode="markers", name=name, marker={"size": 2.5, "color": palette[name]})
-        )
+        yield go.Scatter3d(x=x, y=y, z=z, mode="markers", name=name, marker={"size": 2.5, "color": palette[name]})
     if panel.matrix is not None:
-        rows, columns = panel.matrix.shape
-        across, below = panel.names or (_numbers(columns), _numbers(rows))
-        found.append(
-            go.Heatmap(
-                z=panel.matrix.tolist(),
-                x=list(across),
-                y=list(below),
-                zmin=0,
-                zmax=max(picture.largest, 1.0),
-                colorscale="Blues",
-                showscale=panel is picture.panels[0],
-            )
-        )
-    return found
+        columns, rows = map(list, panel.cell_names)
+        scale: dict[str, Any] = {"zmin": 0, "zmax": picture.darkest, "showscale": panel is picture.panels[0]}
+        yield go.Heatmap(z=panel.matrix.tolist(), x=columns, y=rows, colorscale="Blues", **scale)
 
 
-def _lines(series: Series, colour: str) -> list[go.Scatter]:
-    """Return the traces of a series: the edges of its band, if there is one, and the line."""
+def _lines(series: Series, colour: str) -> Iterator[go.Scatter]:
+    """Yield the traces of a series: the edges of its band, if there is one, and the line."""
     x, y = (list(map(float, values)) for values in (series.x, series.y))
-    if not x:
-        return []
-    found = []
     mode: dict[str, Any] = {"mode": "lines"}
     if series.points or len(x) == 1:
         mode = {"mode": "markers", "marker": {"color": colour, "size": 5}}
@@ -93,30 +76,28 @@ def _lines(series: Series, colour: str) -> list[go.Scatter]:
     elif len(series.spread):
         edge: dict[str, Any] = {"line": {"width": 0}, "showlegend": False, "hoverinfo": "skip", "mode": "lines"}
         above, below = ([mean + sign * width for mean, width in zip(y, series.spread, strict=True)] for sign in (1, -1))
-        found.append(go.Scatter(x=x, y=above, legendgroup=series.name, **edge))
-        found.append(
-            go.Scatter(x=x, y=below, legendgroup=series.name, fill="tonexty", fillcolor=_light(colour), **edge)
-        )
-    line = go.Scatter(x=x, y=y, name=series.name, legendgroup=series.name, line_color=colour, **mode)
-    return [*found, line]
+        yield go.Scatter(x=x, y=above, legendgroup=series.name, **edge)
+        yield go.Scatter(x=x, y=below, legendgroup=series.name, fill="tonexty", fillcolor=_light(colour), **edge)
+    yield go.Scatter(x=x, y=y, name=series.name, legendgroup=series.name, line_color=colour, **mode)
 
 
-def _lay_out(figure: go.Figure, picture: Picture, down: int) -> None:
+def _lay_out(figure: go.Figure, picture: Picture) -> None:
+    rows, columns = picture.grid
     figure.update_layout(
         template="plotly_white",
-        height=420 if down == 1 else 80 + 240 * down,
+        height=420 if rows == 1 else 80 + 240 * rows,
         margin={"l": 60, "r": 20, "t": 60 if any(panel.title for panel in picture.panels) else 30, "b": 50},
-        legend={"orientation": "h", "y": -0.2 if down == 1 else -0.1, "yanchor": "top"},  # above is the toolbar
+        legend={"orientation": "h", "y": -0.2 if rows == 1 else -0.1, "yanchor": "top"},  # above is the toolbar
         showlegend=True,
         hovermode="x",
         hoverdistance=-1,  # the nearest values, however few there are
     )
-    figure.update_xaxes(title=picture.axes[0], row=down)
+    figure.update_xaxes(title=picture.axes[0], row=rows)
     figure.update_yaxes(title=picture.axes[1], col=1)
     for place, panel in enumerate(picture.panels):
         if panel.axis:
             first = next(number for number, each in enumerate(picture.panels) if each.axis == panel.axis)
-            where = {"row": place // picture.across + 1, "col": place % picture.across + 1}
+            where = {"row": place // columns + 1, "col": place % columns + 1}
             figure.update_xaxes(title=panel.axis, matches=f"x{first + 1}" if first else "x", **where)
     if picture.include:
         figure.update_yaxes(range=[min(picture.include) - 0.05, max(picture.include) + 0.05])
@@ -131,7 +112,7 @@ def _lay_out(figure: go.Figure, picture: Picture, down: int) -> None:
         figure.update_xaxes(type="category")
     if any(panel.matrix is not None for panel in picture.panels):
         figure.update_yaxes(type="category", autorange="reversed")
-    if any(panel.cloud for panel in picture.panels):
+    if not picture.is_flat:
         side = {"range": [-1.05, 1.05], "showticklabels": False, "title": ""}
         figure.update_layout(
             height=480, margin={"l": 0, "r": 0, "t": 30, "b": 0}, legend={"y": 0, "itemsizing": "constant"}
@@ -139,12 +120,8 @@ def _lay_out(figure: go.Figure, picture: Picture, down: int) -> None:
         figure.update_scenes(xaxis=side, yaxis=side, zaxis=side, aspectmode="cube")
 
 
-def _numbers(count: int) -> list[str]:
-    return [str(place + 1) for place in range(count)]
-
-
 def _light(colour: str) -> str:
-    """Return the colour as a shade that others are seen through."""
+    """Return the colour, nearly transparent."""
     red, green, blue = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
     return f"rgba({red},{green},{blue},0.15)"
 
@@ -176,18 +153,18 @@ def over_rounds(runs: Mapping[str, Sequence[tuple[int, float]]], what: str) -> g
 
 
 def bands(lines: Mapping[str, Band], x: str, y: str, *, threshold: bool = False) -> go.Figure:
-    """Draw means with a shaded band around each; neither a band of no width nor a line of no points is drawn."""
+    """Draw means with a shaded band around each."""
     series = [band_series(name, *band) for name, band in lines.items()]
     return draw(_one_panel((x, y), series, threshold=threshold))
 
 
 def bars(groups: Mapping[str, Sequence[float | None]], places: Sequence[str], x: str, y: str) -> go.Figure:
-    """Draw the groups' bars side by side at each place."""
+    """Draw grouped bars."""
     return draw(Picture("", "", "", (x, y), [Panel("", bars=groups, names=(places, ()))]))
 
 
 def heatmap(cells: Sequence[Sequence[float]], across: Axis, down: Axis) -> go.Figure:
-    """Draw a table of numbers as shades."""
+    """Draw a table of numbers as a heatmap."""
     (x, columns), (y, rows) = across, down
     return draw(Picture("", "", "", (x, y), [Panel("", matrix=np.asarray(cells, float), names=(columns, rows))]))
 
@@ -205,7 +182,7 @@ def labels(counts: LabelCounts, classes: Sequence[str]) -> go.Figure:
 
 
 def shown_clients(count: int) -> str:
-    """Return which clients are shown, where that is not all of them."""
+    """Say which clients are shown, where that is not all of them."""
     return f" Of {count} clients, the first {SHOWN_CLIENTS} are shown." if count > SHOWN_CLIENTS else ""
 
 

@@ -1,21 +1,27 @@
-"""One HTML page of text, tables and plotly figures, with all that it needs inside; and what a study leaves behind."""
+"""HTML pages of text, tables and plotly figures that need no network, and the files of a study."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import csv
+import io
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from plotly.io import to_json
 from plotly.offline import get_plotlyjs
 
-from feddecorr.core.escaping import plotly_text, visible
+from feddecorr.core.escaping import csv_cell, markdown, plotly_text, visible
 from feddecorr.core.files import write_bytes, write_json
 from feddecorr.report import figures, printed
 from feddecorr.report.picture import StudyContent
+from feddecorr.results.study import Finding, Table
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -23,11 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Section:
-    """A heading, a few sentences, and what belongs to them.
-
-    `blocks` are a few sentences each and `figures` several pictures, by what stands above them: they lie side by side
-    as far as the page is wide enough.
-    """
+    """A part of a page: heading, text, figure and table; `figures` and `blocks` of sentences, by title, in columns."""
 
     heading: str
     text: str
@@ -39,17 +41,17 @@ class Section:
 
     @property
     def drawings(self) -> list[tuple[str, str]]:
-        """All figures as JSON that no text in them can end, with what stands above."""
+        """All figures as JSON, which no text in them can end early, with their titles."""
         drawn = [*([] if self.figure is None else [("", self.figure)]), *self.figures.items()]
         return [(title, to_json(_plain(figure.to_plotly_json())).replace("<", "\\u003c")) for title, figure in drawn]
 
 
 OURS = ("template", "hovertemplate", "texttemplate")
-"""Parts of a figure that hold no text of others."""
+"""Parts of a figure in which all text is ours."""
 
 
 def _plain(part: Any, key: str = "") -> Any:
-    """Return a part of a figure in which all text is drawn as it is; lines are found by the names of their groups."""
+    """Return a part of a figure with all text escaped; switches find lines by the names of their groups."""
     if isinstance(part, dict):
         return {name: value if name in OURS else _plain(value, name) for name, value in part.items()}
     if isinstance(part, list | tuple):
@@ -60,7 +62,7 @@ def _plain(part: Any, key: str = "") -> Any:
 
 
 def write_page(path: Path, title: str, lead: str, sections: Sequence[Section], *, switches: Sequence[str] = ()) -> None:
-    """Write the page in one step; `switches` are names of lines that can be switched off in all figures at once."""
+    """Write the page; `switches` are names of lines that can be hidden in all figures at once."""
     html = render_page(title, lead, sections, switches=switches)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_bytes(path, html.encode())
@@ -69,7 +71,7 @@ def write_page(path: Path, title: str, lead: str, sections: Sequence[Section], *
 def render_page(
     title: str, lead: str, sections: Sequence[Section], *, switches: Sequence[str] = (), live: str = ""
 ) -> str:
-    """Return the page; one that is `live` asks its server for news since that mark, and for the library that draws."""
+    """Return the page; a `live` one, of that ETag, loads plotly and every change from its server."""
     templates = Environment(
         loader=PackageLoader("feddecorr.report"), autoescape=True, undefined=StrictUndefined, finalize=_seen
     )
@@ -79,14 +81,14 @@ def render_page(
 
 
 def _seen(value: Any) -> Any:
-    """Return text of a page as it can be seen; what is markup of ours stays."""
+    """Return text with control characters made visible; our own markup stays."""
     return visible(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
 
 
 def write_study(study: StudyContent, directory: Path) -> list[Path]:
-    """Write all of a study into a directory and return the files, the page first.
+    """Write a study's page, numbers and arrays into a directory, and its pictures if matplotlib (an extra) is there.
 
-    Pictures in separate files need matplotlib, an extra; the page always has them.
+    Returns the files, the page first.
     """
     directory.mkdir(parents=True, exist_ok=True)
     page, result, arrays = (directory / name for name in ("index.html", "result.json", "arrays.npz"))
@@ -95,8 +97,79 @@ def write_study(study: StudyContent, directory: Path) -> list[Path]:
     write_page(page, study.title, study.lead, [table, *sections])
     write_json(result, study.document)
     np.savez_compressed(arrays, allow_pickle=False, **study.arrays)
-    pictures = study.pictures if printed.is_available() else []
-    files = [directory / f"{picture.file}.svg" for picture in pictures]
-    for picture, file in zip(pictures, files, strict=True):
-        printed.save(picture, file)
-    return [page, result, arrays, *files]
+    written = [page, result, arrays]
+    for picture in study.pictures if printed.is_available() else ():
+        written.append(directory / f"{picture.file}.svg")
+        printed.save(picture, written[-1])
+    return written
+
+
+@dataclass(frozen=True)
+class Document:
+    """The tables and figures of a study; `notes` are Markdown: how it was made, and what is missing."""
+
+    name: str
+    lead: str
+    notes: Sequence[str]
+    findings: Sequence[Finding]
+
+    def write(self, out: Path) -> list[Path]:
+        """Write `NAME.md`, `NAME.html` and `NAME/*.csv`, and return the files in this order."""
+        parts = [f"# {markdown(self.name)}", markdown(self.lead), *self.notes]
+        sections, tables = [], []
+        (out / self.name).mkdir(parents=True, exist_ok=True)
+        for finding, file in zip(self.findings, _file_names([each.title for each in self.findings]), strict=True):
+            tables.append(out / self.name / f"{file}.csv")
+            parts += [f"## {markdown(finding.title)}", *([markdown(finding.note)] if finding.note else [])]
+            if isinstance(finding, Table):
+                sections.append(Section(finding.title, finding.note, headings=finding.headings, rows=finding.rows))
+                _write_csv(tables[-1], [finding.headings, *finding.rows])
+                rows = [finding.headings, ["---"] * len(finding.headings), *finding.rows]
+                parts.append("\n".join(f"| {' | '.join(map(markdown, row))} |" for row in rows))
+            else:
+                figure = finding.draw()
+                sections.append(Section(finding.title, finding.note, figure))
+                _write_csv(tables[-1], points(figure))
+                page, numbers = map(_markdown_link, (f"{self.name}.html", f"{self.name}/{file}.csv"))
+                parts.append(f"Drawn in {page}; its points are in {numbers}.")
+        text, html = out / f"{self.name}.md", out / f"{self.name}.html"
+        write_bytes(text, ("\n\n".join(parts) + "\n").encode())
+        write_page(html, self.name, " ".join([self.lead, *self.notes]), sections)
+        return [text, html, *tables]
+
+
+def _file_names(titles: Sequence[str]) -> list[str]:
+    """Return file names made of the titles, with a number where two would be the same."""
+    plain = [re.sub(r"[^a-z0-9.]+", "-", title.lower()).strip("-.") or "finding" for title in titles]
+    counts = [plain[:place].count(name) for place, name in enumerate(plain)]
+    return [f"{name}-{count + 1}" if count else name for name, count in zip(plain, counts, strict=True)]
+
+
+def _markdown_link(file: str) -> str:
+    return f"[{markdown(file)}]({quote(file)})"
+
+
+def _write_csv(path: Path, rows: Iterable[Sequence[Any]]) -> None:
+    stream = io.StringIO()
+    csv.writer(stream, lineterminator="\n").writerows(map(csv_cell, row) for row in rows)
+    write_bytes(path, stream.getvalue().encode())
+
+
+def points(figure: Any) -> list[list[Any]]:
+    """Return all points of a plotly figure, with the name of their line; a shaded table has one for each cell."""
+    rows: list[list[Any]] = [["series", "x", "y", "z"]]
+    for trace in figure.data:
+        x, y, z = (_values(trace, axis) for axis in "xyz")
+        if np.ndim(z) == 2:
+            shape = np.shape(z)
+            cells = product(enumerate(y or range(shape[0])), enumerate(x or range(shape[1])))
+            found = [(across, down, z[row][column]) for (row, down), (column, across) in cells]
+        else:
+            found = list(zip_longest(x, y, z, fillvalue=""))
+        rows += [[trace.name or "", *point] for point in found]
+    return rows
+
+
+def _values(trace: Any, axis: str) -> list[Any]:
+    values = getattr(trace, axis, None)
+    return [] if values is None else list(np.asarray(values).tolist())

@@ -1,19 +1,59 @@
-"""A figure as plain values, which one renderer draws for a page (`figures`) and one for print (`printed`)."""
+"""A figure as plain values and its colours; `figures` draws it for a page, `printed` for a paper."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import colorsys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from feddecorr.collapse.spectrum import LOG_TAU
-from feddecorr.report.colours import colour_names
 from feddecorr.results.curves import Points, band
 
 Array = NDArray[np.float64]
+
+COLOURS = (
+    "#3f90da",
+    "#bd1f01",
+    "#ffa90e",
+    "#832db6",
+    "#717581",
+    "#a96b59",
+    "#e76300",
+    "#92dadd",
+    "#b9ac70",
+    "#94a4a2",
+)
+"""Petroff's ten colours (2021, arXiv 2107.02270), which colour-blind readers can tell apart."""
+
+BLUE, RED, AMBER, PURPLE, GREY, BROWN, ORANGE, *_ = COLOURS
+
+ARMS = {
+    "none": BLUE,
+    "fedavg": BLUE,
+    "without FedDecorr": BLUE,
+    "feddecorr": RED,
+    "fedavg+feddecorr": RED,
+    "with FedDecorr": RED,
+    "decov": AMBER,
+    "structured_decov": PURPLE,
+    "feddecorr, dying counted": ORANGE,
+    "feddecorr and variance": BROWN,
+    "balanced classes": GREY,
+    "imbalanced classes": PURPLE,
+    "true": BLUE,
+    "not true": RED,
+    "open": GREY,
+    "the paper's value": AMBER,
+    "with FedDecorr − without": RED,
+}
+"""Arms of comparisons and answers of claims have the same colour in every figure."""
+
+GOLDEN = 0.61803398875
+"""The golden ratio: multiples of this step around the colour circle never come near each other."""
 
 DARK, LIGHT = np.array([18, 52, 110]), np.array([150, 200, 235])
 ACROSS = 4
@@ -59,14 +99,20 @@ class Panel:
     bars: Mapping[str, Sequence[float | None]] = field(default_factory=dict)
     axis: str = ""
 
+    @property
+    def cell_names(self) -> tuple[Sequence[str], Sequence[str]]:
+        """The names of a matrix's columns and rows."""
+        rows, columns = ([str(number + 1) for number in range(count)] for count in np.shape(self.matrix))
+        return self.names or (columns, rows)
+
 
 @dataclass(frozen=True)
 class Picture:
     """Panels in rows of `across`, with common axes; `file` is its name without ending.
 
     The y in `include` are always in view; `threshold` is a dotted line at a y, with its label; `origin` adds a line at
-    x = 0. `size` is that of the print in inches, where it is not that of a column or a page. Panels whose x differ in
-    meaning are not `shared_x`: each has the scale and the label of its own axis.
+    x = 0. `size` in inches is that of the print, by default a column or a page wide. Where `shared_x` is false, each
+    panel has the scale and the label of its own axis.
     """
 
     file: str
@@ -74,29 +120,41 @@ class Picture:
     text: str
     axes: tuple[str, str]
     panels: Sequence[Panel]
-    logarithmic: bool = field(default=False, kw_only=True)
-    include: tuple[float, ...] = field(default=(), kw_only=True)
-    threshold: tuple[float, str] | None = field(default=None, kw_only=True)
-    origin: bool = field(default=False, kw_only=True)
-    across: int = field(default=ACROSS, kw_only=True)
-    size: tuple[float, float] | None = field(default=None, kw_only=True)
-    shared_x: bool = field(default=True, kw_only=True)
+    _: KW_ONLY
+    logarithmic: bool = False
+    include: tuple[float, ...] = ()
+    threshold: tuple[float, str] | None = None
+    origin: bool = False
+    across: int = ACROSS
+    size: tuple[float, float] | None = None
+    shared_x: bool = True
 
     @property
-    def largest(self) -> float:
+    def grid(self) -> tuple[int, int]:
+        """Rows and columns of panels."""
+        columns = min(len(self.panels), self.across)
+        return -(-len(self.panels) // columns), columns
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether nothing is drawn in three dimensions."""
+        return not any(panel.cloud for panel in self.panels)
+
+    @property
+    def darkest(self) -> float:
         """The value that is darkest in all matrices."""
-        return max((float(panel.matrix.max()) for panel in self.panels if panel.matrix is not None), default=1.0)
+        return max((1.0, *(float(panel.matrix.max()) for panel in self.panels if panel.matrix is not None)))
 
     def colours(self) -> dict[str, str]:
         """Return the colours of all named series, bars and points."""
         lines = [series.name for panel in self.panels for series in panel.series if series.name and not series.colour]
         others = [name for panel in self.panels for name in (*panel.bars, *panel.cloud)]
-        return colour_names([*lines, *others])
+        return {"": "#000000", **colour_names([*lines, *others])}
 
 
 @dataclass(frozen=True)
 class StudyContent:
-    """The outcome of a study: a document ready for JSON, its table, its pictures, and all that was measured."""
+    """The outcome of a study: a document ready for JSON, a table, pictures, and the arrays behind them."""
 
     title: str
     lead: str
@@ -127,3 +185,22 @@ def shades(count: int) -> list[str]:
 def fan(x: Array, table: Array) -> list[Series]:
     """Return a series for every column, shaded from the first to the last."""
     return [Series(x, column, colour) for column, colour in zip(table.T, shades(table.shape[1]), strict=True)]
+
+
+def colours(count: int) -> list[str]:
+    """Return that many different colours; beyond ten, hues that are far apart."""
+    return [COLOURS[place] if place < len(COLOURS) else _hue(place) for place in range(count)]
+
+
+def colour_names(names: Iterable[str]) -> dict[str, str]:
+    """Return a colour for each name: an arm's own, or one that no arm among them has."""
+    wanted = list(dict.fromkeys(names))
+    taken = {ARMS[name] for name in wanted if name in ARMS}
+    free: Iterator[str] = (colour for colour in colours(len(wanted) + len(taken)) if colour not in taken)
+    return {name: ARMS[name] if name in ARMS else next(free) for name in wanted}
+
+
+def _hue(place: int) -> str:
+    lightness = (0.35, 0.5, 0.65)[place % 3]
+    parts = colorsys.hls_to_rgb(place * GOLDEN % 1, lightness, 0.6)
+    return "#" + "".join(f"{round(255 * part):02x}" for part in parts)

@@ -89,39 +89,29 @@ def draw(picture: Picture) -> Figure:
     """Return the picture as a figure for a page of two columns: one panel fills a column."""
     from matplotlib.figure import Figure  # noqa: PLC0415 - an extra, loaded when it is needed
 
-    count = len(picture.panels)
-    across = min(count, picture.across)
-    down = -(-count // across)
-    figure = Figure(figsize=picture.size or (COLUMN if count == 1 else PAGE, HEIGHT * down))
-    flat = not any(panel.cloud for panel in picture.panels)
+    count, (rows, columns) = len(picture.panels), picture.grid
+    figure = Figure(figsize=picture.size or (COLUMN if count == 1 else PAGE, HEIGHT * rows))
     grid = figure.subplots(
-        down,
-        across,
-        sharex=flat and picture.shared_x,
-        sharey=flat,
+        rows,
+        columns,
+        sharex=picture.is_flat and picture.shared_x,
+        sharey=picture.is_flat,
         squeeze=False,
-        subplot_kw={} if flat else {"projection": "3d"},
+        subplot_kw={} if picture.is_flat else {"projection": "3d"},
     )
     axes: list[Any] = list(grid.flat)
-    for panel, axis in zip(picture.panels, axes, strict=False):
-        first = next(other for other, each in zip(axes, picture.panels, strict=False) if each.axis == panel.axis)
-        if panel.axis and axis is not first:
-            axis.sharex(first)
-    palette = picture.colours()
     names = list(dict.fromkeys(series.name for panel in picture.panels for series in panel.series if series.name))
+    dashes = {name: DASHES[place % len(DASHES)] for place, name in enumerate(names)}
+    first: dict[str, Any] = {}
     for place, (panel, axis) in enumerate(zip(picture.panels, axes, strict=False)):
+        if panel.axis and first.setdefault(panel.axis, axis) is not axis:
+            axis.sharex(first[panel.axis])
         axis.set_title(matplotlib_text(panel.title))
         if panel.cloud:
-            _sphere(axis, panel.cloud, palette)
+            _sphere(axis, panel.cloud, picture.colours())
             continue
-        if panel.matrix is not None:
-            _cells(axis, panel, max(picture.largest, 1.0))
-        for series in panel.series:
-            dash = DASHES[names.index(series.name) % len(DASHES)] if series.name else "-"
-            _line(axis, series, series.colour or palette.get(series.name, "#000000"), dash)
-        _bars(axis, panel, palette)
-        _frame(axis, picture, panel)
-        axis.tick_params(labelbottom=not picture.shared_x or place + across >= count)
+        _panel(axis, panel, picture, dashes)
+        axis.tick_params(labelbottom=not picture.shared_x or place + columns >= count)
         axis.set_xlabel(panel.axis)
     for axis in axes[count:]:
         axis.set_axis_off()
@@ -131,10 +121,19 @@ def draw(picture: Picture) -> Figure:
     return figure
 
 
+def _panel(axis: Axes, panel: Panel, picture: Picture, dashes: Mapping[str, str]) -> None:
+    palette = picture.colours()
+    if panel.matrix is not None:
+        _cells(axis, panel, picture.darkest)
+    for series in panel.series:
+        if len(series.x):
+            _line(axis, series, series.colour or palette[series.name], dashes.get(series.name, "-"))
+    _bars(axis, panel, palette)
+    _frame(axis, picture, panel)
+
+
 def _line(axis: Axes, series: Series, colour: str, dash: str) -> None:
     x, y = np.asarray(series.x, float), np.asarray(series.y, float)
-    if not len(x):
-        return
     alone = series.points or len(x) == 1
     style: dict[str, Any] = {"linestyle": "", "marker": series.marker} if alone else {"linestyle": dash}
     axis.plot(x, y, color=colour, label=matplotlib_text(series.name) or "_", **style)
@@ -173,32 +172,19 @@ def _frame(axis: Axes, picture: Picture, panel: Panel) -> None:
         axis.set_yticks(range(len(rows)), labels=rows)
         axis.set_ylim(len(rows) - 0.4, -0.6)
     if picture.threshold is not None:
-        y, said = picture.threshold
+        y, label = picture.threshold
         axis.axhline(y, color="#888888", linestyle=":", linewidth=0.8)
-        axis.annotate(
-            said,
-            (1, y),
-            xycoords=("axes fraction", "data"),
-            ha="right",
-            va="bottom",
-            fontsize=6,
-            color="#666666",
-        )
+        right: Any = {"xycoords": ("axes fraction", "data"), "ha": "right", "va": "bottom"}
+        axis.annotate(label, (1, y), fontsize=6, color="#666666", **right)
 
 
-def _cells(axis: Axes, panel: Panel, largest: float) -> None:
+def _cells(axis: Axes, panel: Panel, darkest: float) -> None:
     matrix = np.asarray(panel.matrix)
-    axis.imshow(matrix, cmap="Blues", vmin=0, vmax=largest, aspect="auto" if panel.names else "equal")
+    axis.imshow(matrix, cmap="Blues", vmin=0, vmax=darkest, aspect="auto" if panel.names else "equal")
     axis.grid(visible=False)
-    rows, columns = matrix.shape
-    across, down = panel.names or (_numbers(columns), _numbers(rows))
-    for ticks, names in ((axis.set_xticks, across), (axis.set_yticks, down)):
+    for ticks, names in zip((axis.set_xticks, axis.set_yticks), panel.cell_names, strict=True):
         step = -(-len(names) // 10)
         ticks(range(0, len(names), step), labels=list(map(matplotlib_text, names))[::step])
-
-
-def _numbers(count: int) -> list[str]:
-    return [str(place + 1) for place in range(count)]
 
 
 def _sphere(axis: Any, cloud: Mapping[str, Any], palette: Mapping[str, str]) -> None:

@@ -1,13 +1,14 @@
-"""Does many runs: each once, side by side, and whatever becomes of one of them, the others.
+"""Does many runs in parallel, each once; one that fails stops no other.
 
-Runs are done in processes of their own, one core each (or `training.threads`): side by side they never wait for
-each other, while the workers of a pool wait for the slowest client of every round and for the server. Only when
-fewer runs are left than there are cores do the last ones spread their clients over a pool, from the next round on.
+Each run has a process of its own, on one core (or `training.threads`): separate runs never wait for each other, while
+the workers of a pool wait for the slowest client of every round and for the server. Only when fewer runs are left than
+there are cores do the last ones spread their clients over a pool, from the next round on.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Sequence
 from multiprocessing.connection import wait
@@ -17,34 +18,35 @@ from feddecorr.engines.pool import Pool
 from feddecorr.errors import UserError
 from feddecorr.results.study import Arm
 from feddecorr.runs.directory import RunDirectory
-from feddecorr.sweeps.available_memory import MemoryWatch
-from feddecorr.sweeps.jobs import Job, available_cores, plan
-from feddecorr.sweeps.status import Busy, FailedRun, Left, Status, Tell
-from feddecorr.sweeps.time_left import POOL_PAYS, Pace
-from feddecorr.sweeps.work import Ended, Failed, Passed
-from feddecorr.sweeps.workers import RunWorker
+from feddecorr.sweeps.jobs import Job, plan
+from feddecorr.sweeps.status import POOL_PAYS, Busy, FailedRun, Left, Pace, Status, Tell, is_memory_short
+from feddecorr.sweeps.worker import Ended, Failed, Passed, RunWorker
 
 TICK = 0.5
-"""Seconds from one look at the whole to the next."""
+"""Seconds between two reports of the status."""
 
 MAX_DEATHS = 2
-"""So often may the process of a run be killed before the run counts as failed."""
+"""How often the process of a run may be killed before the run counts as failed."""
 
 
 def run_all(
     arms: Sequence[Arm], store: Path, *, jobs: int | None = None, tell: Tell | None = None
 ) -> dict[str, FailedRun]:
-    """Let all runs of these arms be there, in `store/DIGEST`; return those that failed, by digest.
+    """Do all runs of these arms, in `store/DIGEST`; return those that failed, by digest.
 
-    Done ones are not touched, begun ones go on. `jobs` is the number of cores to use. Runs that another process
-    has begun are left to it and waited for.
+    What is done is not touched, what is begun continues. `jobs` is the number of cores to use. Runs that another
+    process is doing are left to it and waited for.
     """
-    runner = Runner(plan(arms, store), jobs or available_cores(), tell or (lambda _: None))
+    runner = Runner(plan(arms, store), jobs or _available_cores(), tell or (lambda _: None))
     try:
         runner.run()
     finally:
         runner.end()
     return runner.failures
+
+
+def _available_cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class Runner:
@@ -59,8 +61,9 @@ class Runner:
         self._held: list[Job] = []
         self._busy: dict[RunWorker, Busy] = {}
         self._idle: list[RunWorker] = []
-        self._pace = Pace({job.digest: job.experiment for job in self._waiting})
-        self._memory = MemoryWatch()
+        self._pace = Pace()
+        self._largest_peak = 0
+        self._short_of_memory = False
         self._looked = 0.0
 
     def run(self) -> None:
@@ -73,12 +76,12 @@ class Runner:
         self._tell(self._status())
 
     def end(self) -> None:
-        """End all processes; what they were doing goes on the next time."""
+        """End all processes; what they were doing continues the next time."""
         for worker in [*self._busy, *self._idle]:
             worker.end()
 
     def _start(self) -> None:
-        """Let the next runs that fit begin, in their order; those whose process was killed at the very end."""
+        """Start the next runs that fit, in their order; those whose process was killed come last."""
         self._waiting.sort(key=lambda job: job.deaths)
         while self._waiting:
             job = self._waiting[0]
@@ -89,12 +92,16 @@ class Runner:
                 self._waiting.pop(0)
             elif RunDirectory(job.path).is_held():
                 self._held.append(self._waiting.pop(0))
-            elif self._memory.is_short(
-                (worker.memory for worker in self._busy), kept=self._idle[-1].memory if self._idle else 0
-            ):
+            elif self._is_memory_short():
                 return
             else:
                 self._give(self._waiting.pop(0), needed)
+
+    def _is_memory_short(self) -> bool:
+        kept = self._idle[-1].memory if self._idle else 0
+        peaks = [worker.memory for worker in self._busy]
+        self._short_of_memory = is_memory_short(peaks, self._largest_peak, kept=kept)
+        return self._short_of_memory
 
     def _needed(self, job: Job) -> int:
         """Return its cores: all of them if its process was killed, which is mostly for lack of memory."""
@@ -108,13 +115,12 @@ class Runner:
             needed = processes * job.experiment.training.threads
         worker = self._idle.pop() if self._idle else RunWorker()
         self._busy[worker] = Busy(job, needed, processes, time.monotonic())
-        with contextlib.suppress(OSError):  # it was killed while it was idle: to listen to it will say so
-            worker.order(job.experiment, options, job.path)
+        with contextlib.suppress(OSError):  # it was killed while it was idle: receiving from it will tell
+            worker.start(job.experiment, options, job.path)
 
     def _processes(self, job: Job) -> int:
         """Return how many processes should train for the run: several if cores would be idle for long."""
-        seconds = self._pace.seconds(job.digest, job.left, begun=True)
-        if self._waiting or job.deaths or seconds is None or seconds < POOL_PAYS:
+        if self._waiting or job.deaths or not self._pace.known or self._pace.seconds(job) < POOL_PAYS:
             return 1
         others = [busy.cores for busy in self._busy.values() if busy.job is not job]
         share = min(self.cores // (1 + len(others)), self.cores - sum(others))
@@ -153,32 +159,30 @@ class Runner:
 
     def _learn(self, worker: RunWorker, answer: Passed) -> None:
         busy, now = self._busy[worker], time.monotonic()
-        taken = answer.seconds if busy.first else now - busy.since
-        if busy.first:
-            self._pace.learn_start(max(0.0, now - busy.since - taken))
-        self._pace.learn_round(busy.job.digest, taken * busy.processes)
-        self._memory.learn(answer.memory)
-        busy.job.finished, busy.since, busy.first = answer.round, now, False
+        self._pace.learn(busy.job, (now - busy.since) * busy.processes)
+        self._largest_peak = max(self._largest_peak, answer.memory)
+        busy.job.finished, busy.since = answer.round, now
         if busy.job.left and not busy.pausing and self._processes(busy.job) > busy.processes:
             busy.pausing = True
             with contextlib.suppress(OSError):
                 worker.pause()
 
     def _handle_exit(self, worker: RunWorker) -> None:
-        """Let the run of a killed process wait for another try, alone, or give it up."""
+        """Try the run of a killed process once more, alone, or give it up."""
         job = self._busy.pop(worker).job
-        code = worker.end()
+        worker.process.join(timeout=5)
+        worker.end()
         job.deaths += 1
         if self._is_settled(job):
             return
         if job.deaths < MAX_DEATHS:
             self._waiting.append(job)
             return
-        end = f"its process ended {job.deaths} times, the last time in round {job.finished + 1} with exit code {code}"
-        self._fail(job, f"{end} (-9: killed, perhaps for lack of memory)")
+        last = f"the last time in round {job.finished + 1} with exit code {worker.process.exitcode}"
+        self._fail(job, f"its process ended {job.deaths} times, {last} (-9: killed, perhaps for lack of memory)")
 
     def _is_settled(self, job: Job) -> bool:
-        """Tell whether a run is done, or cannot be looked at at all: then it has failed, and keeps no other back."""
+        """Tell whether a run is done; one that cannot be read has failed, and stops no other."""
         try:
             return job.look()
         except (UserError, OSError) as error:
@@ -208,5 +212,5 @@ class Runner:
             running=[busy.running for busy in self._busy.values()],
             elsewhere=len(self._held),
             left=left.seconds(self._pace, self.cores, time.monotonic()),
-            short_of_memory=self._memory.short,
+            short_of_memory=self._short_of_memory,
         )

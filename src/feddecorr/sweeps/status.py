@@ -1,17 +1,28 @@
-"""How far many runs are, and why some of them are not there."""
+"""How far many runs are, roughly how long they still take, and whether memory allows one more."""
 
 from __future__ import annotations
 
+import heapq
+import re
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from feddecorr.methods import METHODS
+from feddecorr.models import MODELS
 from feddecorr.sweeps.jobs import Job
-from feddecorr.sweeps.time_left import Pace, time_left
+
+POOL_PAYS = 10.0
+"""Seconds that a run must still take before a pool pays, which takes about a second to start."""
+
+ASSUMED_PEAK = 1 << 30
+"""Bytes that a run is taken to need before the first of them has finished a round."""
 
 
 @dataclass(frozen=True)
 class FailedRun:
-    """Which run is not there, why, and where in the code it came up."""
+    """A run that failed, why, and where in the code."""
 
     name: str
     reason: str
@@ -20,7 +31,7 @@ class FailedRun:
 
 @dataclass(frozen=True)
 class Running:
-    """A run that is being done, and the round that it is in."""
+    """A run in progress, and the round that it is in."""
 
     name: str
     round: int
@@ -45,47 +56,125 @@ Tell = Callable[[Status], None]
 
 @dataclass
 class Busy:
-    """A run that a worker does: the cores that it keeps, the processes that train for it, since when its round is on.
-
-    `first` until the first round is done, which comes after loading the data.
-    """
+    """What a worker is doing: the run, its cores, the processes that train for it, when its current round began."""
 
     job: Job
     cores: int
     processes: int
     since: float
-    first: bool = True
     pausing: bool = False
 
     @property
     def running(self) -> Running:
-        """What is told of it."""
+        """The run as a status shows it."""
         rounds = self.job.options.rounds
         return Running(self.job.name, min(self.job.finished + 1, rounds), rounds)
 
 
+class Pace:
+    """Learns the seconds of a pass over the training data, for each network and objective and over all of them."""
+
+    def __init__(self) -> None:
+        self._passes: dict[str, float] = defaultdict(float)
+        self._seconds: dict[str, float] = defaultdict(float)
+
+    @property
+    def known(self) -> bool:
+        """Whether any round was learnt."""
+        return bool(self._passes)
+
+    def learn(self, job: Job, core_seconds: float) -> None:
+        """Take note of a round: its seconds, times the processes that trained."""
+        for kind in (_kind(job), ""):
+            self._passes[kind] += _passes_per_round(job)
+            self._seconds[kind] += core_seconds
+
+    def seconds(self, job: Job) -> float:
+        """Return how long the rest of a run takes in one process; 0 before any round is known."""
+        kind = _kind(job) if _kind(job) in self._passes else ""
+        rate = self._seconds[kind] / self._passes[kind] if self.known else 0.0
+        return job.left * _passes_per_round(job) * rate
+
+
+def _kind(job: Job) -> str:
+    experiment = job.experiment
+    return "+".join([MODELS.name(experiment.model), METHODS.name(experiment.method), *experiment.regularizers])
+
+
+def _passes_per_round(job: Job) -> float:
+    training = job.experiment.training
+    return job.experiment.rate * (training.epochs if training.steps is None else 1)
+
+
 @dataclass(frozen=True)
 class Left:
-    """What is not done yet."""
+    """The runs that are not done yet; those that are `held` are done by other processes."""
 
     waiting: Sequence[Job]
     busy: Sequence[Busy]
     held: Sequence[Job]
 
     def seconds(self, pace: Pace, cores: int, now: float) -> float | None:
-        """Return the time to the end; None before it is known.
+        """Return the time to the end, None before any round is known.
 
-        Runs that other processes do continue at the same time, and then they take more of those that wait.
+        Other processes go on with the runs that they hold, and then take some of those that wait.
         """
-        waiting = [pace.seconds(job.digest, job.left, begun=False) for job in self.waiting]
-        held = [pace.seconds(job.digest, job.left, begun=True) for job in self.held]
-        busy = []
-        for each in self.busy:
-            seconds = pace.seconds(each.job.digest, each.job.left, begun=not each.first)
-            busy.append(None if seconds is None else max(0.0, seconds / each.processes - (now - each.since)))
-        ends = [seconds for seconds in (*busy, *held) if seconds is not None]
-        rest = [seconds for seconds in waiting if seconds is not None]
-        if len(ends) + len(rest) < len(waiting) + len(held) + len(busy):
+        if not pace.known and (self.waiting or self.busy or self.held):
             return None
+        ends = [max(0.0, pace.seconds(each.job) / each.processes - (now - each.since)) for each in self.busy]
+        ends += map(pace.seconds, self.held)
         free = cores - sum(each.cores for each in self.busy)
-        return time_left(ends, rest, max(1, free + len(ends)))
+        return makespan(ends, list(map(pace.seconds, self.waiting)), max(1, free + len(ends)))
+
+
+def makespan(running: Sequence[float], waiting: Sequence[float], cores: int) -> float:
+    """Return when the last run ends, if each core takes the next one that waits as soon as it is free.
+
+    That is never much later than the mean over the cores, since the last long runs are spread over idle cores.
+    """
+    ends = [*running, *[0.0] * (cores - len(running))]
+    mean = (sum(ends) + sum(waiting)) / len(ends)
+    heapq.heapify(ends)
+    for seconds in waiting:
+        heapq.heapreplace(ends, ends[0] + seconds)
+    return min(max(ends), mean + POOL_PAYS)
+
+
+MEMINFO, CGROUP, STATUS = Path("/proc/meminfo"), Path("/sys/fs/cgroup"), Path("/proc/self/status")
+
+
+def available_memory(meminfo: Path = MEMINFO, cgroup: Path = CGROUP) -> int | None:
+    """Return the bytes that can be used without swapping, within a container's limit; None if this is not Linux."""
+    machine = _read(meminfo, "MemAvailable:")
+    limit, used = _read(cgroup / "memory.max"), _read(cgroup / "memory.current")
+    known = [] if machine is None else [1024 * machine]
+    if limit is not None and used is not None:
+        cached = _read(cgroup / "memory.stat", "inactive_file") or 0  # the kernel drops these pages when it must
+        known.append(limit - used + cached)
+    return min(known, default=None)
+
+
+def peak_memory(status: Path = STATUS) -> int:
+    """Return the most bytes that this process ever had; 0 where the system does not say."""
+    return 1024 * (_read(status, "VmHWM:") or 0)
+
+
+def _read(file: Path, name: str = "") -> int | None:
+    """Return the number after a name at the beginning of a line; None where there is none, or no such file."""
+    try:
+        found = re.search(rf"^{name}\s*(\d+)", file.read_text(), re.MULTILINE)
+    except OSError:
+        return None
+    return int(found[1]) if found else None
+
+
+def is_memory_short(running: Sequence[int], largest: int, *, kept: int = 0) -> bool:
+    """Tell whether there is no room for one more run next to those that have these peaks so far.
+
+    Each of them may still grow to the largest peak of any run. The process that would do the run has `kept` bytes of
+    its own. A run that would be alone always has room.
+    """
+    need = largest or ASSUMED_PEAK
+    growth = sum(max(0, need - peak) for peak in running)
+    available = available_memory()
+    return bool(running) and available is not None and available < growth + need - kept

@@ -14,16 +14,26 @@ from feddecorr.config.overrides import SEVERAL, read_overrides
 from feddecorr.core.registry import Config, explain
 from feddecorr.core.trust import Trust
 from feddecorr.errors import UserError, nearest
+from feddecorr.report.figures import over_rounds
+from feddecorr.results.cells import Cell, gather
 from feddecorr.results.conditions import Condition, by_name
-from feddecorr.results.study import Arm, Finding, Labels, Result, Study
+from feddecorr.results.study import Arm, Figure, Finding, Labels, Result, Study, Table
+from feddecorr.results.summary import STATISTICS
 from feddecorr.settings.flat import overrides, parse_settings, text, to_settings
 from feddecorr.settings.options import REGISTRIES, RunOptions
-from feddecorr.sweeps.findings import sweep_findings
 
 Combination = dict[str, Any]
 """A value for every setting that is varied; None where the combination has no such setting."""
 
 LEFT_OUT = "–"
+
+MOST_LINES = 16
+"""More lines than this are not to be told apart in a figure."""
+
+NOTE = (
+    "Accuracy of the global model after the last evaluated round, as the mean of the last ten, and of the best; mean "
+    "± standard deviation over the seeds. The effective rank is that after the last."
+)
 
 
 class Sweep(Config):
@@ -136,8 +146,15 @@ class SweepStudy(Study):
         return all(condition.holds(by_name(settings)) for condition in self._conditions)
 
     def findings(self, results: Sequence[Result], scale: str) -> list[Finding]:  # noqa: ARG002 - see arms
-        """Return a table of all combinations, and their accuracy per round."""
-        return sweep_findings(results, list(self._axes))
+        """Return mean ± standard deviation over the seeds for each combination, and a line for each if they are few."""
+        cells, axes = gather(results), list(self._axes)
+        headings = [*axes, "seeds", *(name.replace("_", " ") for name in STATISTICS), "effective rank"]
+        found: list[Finding] = [Table("All combinations", headings, [_row(cell, axes) for cell in cells], NOTE)]
+        lines = {" ".join(map(str, cell.labels.values())) or "all": _curve(cell) for cell in cells if cell.runs}
+        if 0 < len(lines) <= MOST_LINES:
+            note = "Accuracy of the global model, mean over the seeds."
+            found.append(Figure("Accuracy per round", lambda: over_rounds(lines, "accuracy"), note))
+        return found
 
 
 def _say(values: Mapping[str, Any], onto: Mapping[str, Any]) -> dict[str, Any]:
@@ -157,3 +174,22 @@ def _label(value: Any) -> str | int | float:
 
 def _same(one: Any, other: Any) -> bool:
     return bool(one == other) or (one is not None and str(one) == str(other))
+
+
+def _row(cell: Cell, axes: Sequence[str]) -> list[str]:
+    return [
+        *(str(cell.labels[axis]) for axis in axes),
+        cell.count,
+        *(cell.text(cell.sample(name), 4) for name in STATISTICS),
+        cell.text(cell.sample("last", "effective_rank"), 1),
+    ]
+
+
+def _curve(cell: Cell) -> list[tuple[int, float]]:
+    """Return the mean accuracy over the seeds, after each round that is evaluated in all of them."""
+    values: dict[int, list[float]] = {}
+    for run in cell.runs.values():
+        for line in run.rounds:
+            if line["model"]:
+                values.setdefault(line["round"], []).append(line["model"]["accuracy"])
+    return [(now, math.fsum(found) / len(found)) for now, found in values.items() if len(found) == len(cell.runs)]

@@ -3,8 +3,8 @@ from pathlib import Path
 
 from plotly import graph_objects as go
 
+from feddecorr.report.page import Document, points
 from feddecorr.results.study import Figure, Table
-from feddecorr.sweeps.writing import Document, points
 
 TABLE = Table("Accuracy, α | β", ["what", "value"], [["a|b", "1.0 ± 0.1"], ["c", "missing"]], "Mean over seeds.")
 

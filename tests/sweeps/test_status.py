@@ -1,4 +1,4 @@
-"""The time left on a clock of the tests' own."""
+"""The time left on a clock of the tests' own, and the memory of a machine of their own."""
 
 import heapq
 import random
@@ -9,9 +9,19 @@ from small import small
 
 from feddecorr.config.experiment import Experiment
 from feddecorr.results.study import Arm
+from feddecorr.sweeps import status
 from feddecorr.sweeps.jobs import Job, plan
-from feddecorr.sweeps.status import Busy, Left
-from feddecorr.sweeps.time_left import POOL_PAYS, Pace, time_left
+from feddecorr.sweeps.status import (
+    ASSUMED_PEAK,
+    POOL_PAYS,
+    Busy,
+    Left,
+    Pace,
+    available_memory,
+    is_memory_short,
+    makespan,
+    peak_memory,
+)
 
 CORES = 2
 START = 1.5
@@ -23,9 +33,9 @@ FACTOR = {"fedavg": 1.0, "moon": 1.8}
 class World:
     """Does jobs on two cores with rounds of known lengths, and asks for the time left after each of them."""
 
-    def __init__(self, jobs: list[Job], pace: Pace, seed: int) -> None:
+    def __init__(self, jobs: list[Job], seed: int) -> None:
         self.waiting = list(jobs)
-        self.pace = pace
+        self.pace = Pace()
         self.noise = random.Random(seed)
         self.now = 0.0
         self.busy: list[Busy] = []
@@ -50,11 +60,8 @@ class World:
         return self.now
 
     def _round(self, busy: Busy) -> None:
-        taken = self.now - busy.since
-        if busy.first:
-            self.pace.learn_start(START)
-        self.pace.learn_round(busy.job.digest, (taken - (START if busy.first else 0.0)) * busy.processes)
-        busy.job.finished, busy.since, busy.first = busy.job.finished + 1, self.now, False
+        self.pace.learn(busy.job, (self.now - busy.since) * busy.processes)
+        busy.job.finished, busy.since = busy.job.finished + 1, self.now
         if busy.job.left:
             seconds = self.seconds(busy.job.experiment)
             if not self.waiting and len(self.busy) == 1 and busy.job.left * seconds > POOL_PAYS:
@@ -70,9 +77,7 @@ class World:
 
 def world(*varied: list[str], seed: int) -> World:
     arms = [Arm({"n": n}, *small(*words, "rounds=10", f"seed={n}")) for n, words in enumerate(varied)]
-    jobs = plan(arms, Path("nowhere"))
-    pace = Pace({job.digest: job.experiment for job in jobs})
-    return World(jobs, pace, seed)
+    return World(plan(arms, Path("nowhere")), seed)
 
 
 STUDIES = {
@@ -101,30 +106,76 @@ def test_before_any_round_nothing_is_claimed() -> None:
 
 
 def test_a_kind_of_run_that_was_not_seen_yet_takes_as_long_as_all_others() -> None:
-    twice = small(*PLAIN, "training.epochs=4").experiment
-    pace = Pace({"plain": small(*PLAIN).experiment, "dear": small(*DEAR).experiment, "twice": twice})
-    pace.learn_round("plain", 5.0)
-    assert pace.seconds("dear", 2, begun=True) == pytest.approx(10.0)
-    assert pace.seconds("twice", 2, begun=True) == pytest.approx(20.0)
-    pace.learn_round("dear", 8.0)
-    assert pace.seconds("dear", 2, begun=True) == pytest.approx(16.0)
-    assert pace.seconds("plain", 2, begun=True) == pytest.approx(10.0)
+    words = (PLAIN, DEAR, [*PLAIN, "training.epochs=4"])
+    plain, dear, twice = plan([Arm({}, *small(*each, "rounds=2")) for each in words], Path("nowhere"))
+    pace = Pace()
+    pace.learn(plain, 5.0)
+    assert pace.seconds(dear) == pytest.approx(10.0)
+    assert pace.seconds(twice) == pytest.approx(20.0)
+    pace.learn(dear, 8.0)
+    assert pace.seconds(dear) == pytest.approx(16.0)
+    assert pace.seconds(plain) == pytest.approx(10.0)
 
 
 def test_cores_take_the_next_run_as_soon_as_they_are_free() -> None:
-    assert time_left([3.0, 5.0], [], 2) == 5.0
-    assert time_left([3.0, 5.0], [1.0, 1.0], 2) == 5.0
-    assert time_left([], [4.0, 4.0, 4.0], 2) == 8.0
-    assert time_left([], [], 2) == 0.0
+    assert makespan([3.0, 5.0], [], 2) == 5.0
+    assert makespan([3.0, 5.0], [1.0, 1.0], 2) == 5.0
+    assert makespan([], [4.0, 4.0, 4.0], 2) == 8.0
+    assert makespan([], [], 2) == 0.0
 
 
 def test_the_last_long_runs_are_spread_over_idle_cores() -> None:
-    assert time_left([0.0, 1000.0], [], 2) == pytest.approx(500.0, abs=10.0)
+    assert makespan([0.0, 1000.0], [], 2) == pytest.approx(500.0, abs=10.0)
 
 
 def test_runs_that_others_do_leave_more_cores_for_those_that_wait() -> None:
     """Another process that does a run will take a part of those that wait."""
     found = world(*[PLAIN] * 4, seed=0)
     held, *waiting = found.waiting
-    found.pace.learn_round(held.digest, 2.0)
+    found.pace.learn(held, 2.0)
     assert Left(waiting, [], [held]).seconds(found.pace, 1, 0.0) == pytest.approx(40.0)
+
+
+GIGABYTE = 1 << 30
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Path:
+    """Return a machine with 8 GB to be had, and a folder for a control group's files."""
+    (tmp_path / "meminfo").write_text("MemTotal:  16777216 kB\nMemFree:  1024 kB\nMemAvailable:  8388608 kB\n")
+    return tmp_path
+
+
+def test_the_machine_says_what_can_be_had(machine: Path) -> None:
+    assert available_memory(machine / "meminfo", machine) == 8 * GIGABYTE
+
+
+def test_a_containers_limit_counts_if_it_leaves_less(machine: Path) -> None:
+    """What its cache of files holds can be dropped, and counts as free."""
+    (machine / "memory.max").write_text(f"{4 * GIGABYTE}\n")
+    (machine / "memory.current").write_text(f"{3 * GIGABYTE}\n")
+    (machine / "memory.stat").write_text(f"anon 5\ninactive_file {GIGABYTE}\nactive_file 7\n")
+    assert available_memory(machine / "meminfo", machine) == 2 * GIGABYTE
+    (machine / "memory.max").write_text("max\n")
+    assert available_memory(machine / "meminfo", machine) == 8 * GIGABYTE
+
+
+def test_where_the_system_says_nothing_memory_is_not_watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert available_memory(tmp_path / "nothing", tmp_path) is None
+    assert peak_memory(tmp_path / "nothing") == 0
+    monkeypatch.setattr(status, "available_memory", lambda: None)
+    assert not is_memory_short([0, 0], 0)
+
+
+def test_a_run_begins_if_all_others_can_still_grow_to_the_largest_peak(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(status, "available_memory", lambda: 4 * GIGABYTE)
+    assert not is_memory_short([0, 0], 0)  # 1 GB is assumed for each
+    peak = 2 * GIGABYTE
+    assert not is_memory_short([GIGABYTE], peak)  # 1 to grow, 2 to begin
+    assert is_memory_short([GIGABYTE // 4, GIGABYTE // 2], peak)
+    assert not is_memory_short([GIGABYTE // 4, GIGABYTE // 2], peak, kept=peak - ASSUMED_PEAK // 4)
+    assert not is_memory_short([], peak)  # alone, it must be tried
+
+
+def test_a_process_knows_its_peak() -> None:
+    assert peak_memory() > 1 << 20

@@ -1,11 +1,10 @@
-"""The paper's figures of any runs, for print: a line for each combination of settings, with a band over seeds."""
+"""The paper's figures of any runs: a line for each combination of settings, with a band over seeds."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -58,30 +57,26 @@ class FigureData:
 MakePicture = Callable[[FigureData], Picture]
 
 
-class FigureKind(NamedTuple):
-    """A figure: a line about what it shows, and how it is made."""
-
-    shows: str
-    make: MakePicture
+def _picture(name: str, axes: tuple[str, str], panels: Sequence[Panel]) -> Picture:
+    return Picture(name, name, "", axes, panels, threshold=THRESHOLD if axes is SPECTRUM else None)
 
 
-def _curves(file: str, curve: curves.Curve, axes: tuple[str, str], need: str) -> MakePicture:
-    """Return how to make a figure of one curve for each group of runs; `need` says what records it."""
-    threshold = THRESHOLD if axes is SPECTRUM else None
+def _curves(name: str, curve: curves.Curve, axes: tuple[str, str], need: str) -> MakePicture:
+    """Return a function that makes a figure with a curve for each group of runs; `need` says what is not recorded."""
 
     def make(data: FigureData) -> Picture:
         panels = [
-            Panel(title, _drawn({_name_line(cell, data): [curve(run) for run in cell.runs.values()] for cell in cells}))
+            Panel(title, _known({_name_line(cell, data): [curve(run) for run in cell.runs.values()] for cell in cells}))
             for title, cells in data.by_panel().items()
         ]
         if not any(panel.series for panel in panels):
             raise UserError(f"no run has recorded what this figure shows: {need}")
-        return Picture(file, file, "", axes, panels, threshold=threshold)
+        return _picture(name, axes, panels)
 
     return make
 
 
-def _drawn(groups: Mapping[str, Sequence[curves.Points]]) -> list[Series]:
+def _known(groups: Mapping[str, Sequence[curves.Points]]) -> list[Series]:
     return [series for series in mean_series(groups) if series.x]
 
 
@@ -101,14 +96,11 @@ def _client_spectra(data: FigureData) -> Picture:
     clients = sorted({client for table in tables.values() for client in table}, key=int)
     if not clients:
         raise UserError("no run has recorded its clients' models: evaluation.clients=true does")
-    panels = [
-        Panel(
-            f"client {client}",
-            _drawn({name: [curves.by_index(table.get(client, []))] for name, table in tables.items()}),
-        )
-        for client in clients
-    ]
-    return Picture("client-spectra", "client-spectra", "", SPECTRUM, panels, threshold=THRESHOLD)
+    panels = []
+    for client in clients:
+        lines = {name: [curves.by_index(table.get(client, []))] for name, table in tables.items()}
+        panels.append(Panel(f"client {client}", _known(lines)))
+    return _picture("client-spectra", SPECTRUM, panels)
 
 
 def _local_loss(data: FigureData) -> Picture:
@@ -123,7 +115,7 @@ def _local_loss(data: FigureData) -> Picture:
             panels.append(Panel(name_cell(cell, list(cell.labels)), lines))
     if not panels:
         raise UserError("no run has recorded FedDecorr's loss within local epochs: evaluation.epochs=true does")
-    return Picture("loss", "loss", "", ("local epoch", "β · L_FedDecorr"), panels)
+    return _picture("loss", ("local epoch", "β · L_FedDecorr"), panels)
 
 
 def _over_beta(data: FigureData) -> Picture:
@@ -144,7 +136,7 @@ def _over_beta(data: FigureData) -> Picture:
     if len({x for found in panels.values() for line in found for x in line.x}) < 2:
         raise UserError(f"there are no runs with different {BETA} and otherwise the same settings")
     drawn = [Panel(title, found) for title, found in panels.items()]
-    return Picture("beta", "beta", "", ("β", "accuracy (%), last ten rounds"), drawn)
+    return _picture("beta", ("β", "accuracy (%), last ten rounds"), drawn)
 
 
 def _beta(run: Summary) -> float | None:
@@ -179,7 +171,7 @@ def _labels(data: FigureData) -> Picture:
         table = counts.table().T.astype(np.float64)
         names = [str(client) for client in range(counts.clients)], [str(name) for name in run.federation().classes]
         panels.setdefault(table.tobytes(), Panel(name_cell(cell, _of_data(cell)), matrix=table, names=names))
-    return Picture("labels", "labels", "", ("client", "class"), list(panels.values()))
+    return _picture("labels", ("client", "class"), list(panels.values()))
 
 
 def _of_data(cell: Cell) -> list[str]:
@@ -194,32 +186,20 @@ def _sphere(data: FigureData) -> Picture:
         (found,) = examine(RunDirectory.open(directory), Wanted(), directory.name, lambda _: None).diagnoses
         cloud = {f"class {label}": points for label, points in sphere_points(found).items()}
         panels.append(Panel(_name_line(cell, data), cloud=cloud))
-    return Picture("sphere", "sphere", "", ("", ""), panels)
+    return _picture("sphere", ("", ""), panels)
 
 
 EVALUATED = "the global model was never evaluated"
 LOCAL = "evaluation.clients=true records the clients' models"
-FIGURES: dict[str, FigureKind] = {
-    "spectra": FigureKind(
-        "singular values of the global models (figures 2a and 3)",
-        _curves("spectra", curves.spectrum, SPECTRUM, EVALUATED),
-    ),
-    "local-spectra": FigureKind(
-        "singular values of the first client's model before averaging (figure 2b)",
-        _curves("local-spectra", curves.first_client_spectrum, SPECTRUM, LOCAL),
-    ),
-    "client-spectra": FigureKind("the same, a panel for each client (figure 10)", _client_spectra),
-    "accuracy": FigureKind(
-        "accuracy per round",
-        _curves("accuracy", curves.per_round("accuracy", 100), ("round", "accuracy (%)"), EVALUATED),
-    ),
-    "rank": FigureKind(
-        "effective rank of the global models per round",
-        _curves("rank", curves.per_round("effective_rank"), ("round", "effective rank"), EVALUATED),
-    ),
-    "beta": FigureKind("accuracy over FedDecorr's beta", _over_beta),
-    "loss": FigureKind("FedDecorr's loss within local epochs, client by client (figure 11)", _local_loss),
-    "labels": FigureKind("examples by client and class", _labels),
-    "sphere": FigureKind("representations on the unit sphere (figure 1)", _sphere),
+FIGURES: dict[str, MakePicture] = {
+    "spectra": _curves("spectra", curves.spectrum, SPECTRUM, EVALUATED),  # the paper's figures 2a and 3
+    "local-spectra": _curves("local-spectra", curves.first_client_spectrum, SPECTRUM, LOCAL),  # figure 2b
+    "client-spectra": _client_spectra,  # figure 10
+    "accuracy": _curves("accuracy", curves.per_round("accuracy", 100), ("round", "accuracy (%)"), EVALUATED),
+    "rank": _curves("rank", curves.per_round("effective_rank"), ("round", "effective rank"), EVALUATED),
+    "beta": _over_beta,
+    "loss": _local_loss,  # figure 11
+    "labels": _labels,
+    "sphere": _sphere,  # figure 1
 }
 """All figures by name."""
