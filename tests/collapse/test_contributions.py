@@ -7,7 +7,7 @@ import torch
 from scipy.stats import spearmanr
 
 from feddecorr.collapse import spectrum
-from feddecorr.collapse.contributions import HEADINGS, Blame, Suspect, rank_correlation, rank_within
+from feddecorr.collapse.averaging import HEADINGS, Blame, Suspect, rank_correlation, rank_within
 from feddecorr.collapse.statistics import Statistics
 
 SUSPECT = Suspect(

@@ -14,10 +14,8 @@ import torch
 from torch import Tensor
 
 from feddecorr.collapse import spectrum
-from feddecorr.collapse.class_spread import ClassSpread
-from feddecorr.collapse.gathered import Batch, Gathered
 from feddecorr.collapse.measures import DOCUMENT
-from feddecorr.collapse.statistics import Statistics
+from feddecorr.collapse.statistics import Batch, ClassSpread, Gathered, Statistics
 
 
 @dataclass(frozen=True, kw_only=True)

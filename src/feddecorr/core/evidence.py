@@ -13,11 +13,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor, nn
 
-from feddecorr.collapse.diagnosis import Diagnosis
-from feddecorr.collapse.gathered import Batch, chunks
+from feddecorr.collapse.diagnosis import Diagnosis, forward
 from feddecorr.collapse.measures import Principal, measure_spread
-from feddecorr.collapse.passes import forward
-from feddecorr.collapse.statistics import Moments, Statistics
+from feddecorr.collapse.statistics import Batch, Moments, Statistics, chunks
 from feddecorr.core.checks import LARGEST, MOST_EXAMPLES, Whole, is_plain
 from feddecorr.errors import UserError
 

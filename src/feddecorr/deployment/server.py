@@ -20,8 +20,7 @@ from feddecorr.config.experiment import Experiment
 from feddecorr.core.client_memory import Memories
 from feddecorr.core.evidence import Evidence
 from feddecorr.core.files import read_json, reading, write_json
-from feddecorr.core.messages import Broadcast, Failure, Server, Update
-from feddecorr.core.wire import to_bytes
+from feddecorr.core.messages import Broadcast, Failure, Server, Update, to_bytes
 from feddecorr.data.dataset import Dataset
 from feddecorr.errors import RunError, UserError
 from feddecorr.flower.connected_nodes import POLL_INTERVAL, ClientKeys, ConnectedNodes

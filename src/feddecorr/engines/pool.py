@@ -16,8 +16,8 @@ import torch
 from pydantic import Field, PositiveInt
 
 from feddecorr.core.messages import Broadcast, Failure, Update
+from feddecorr.core.randomness import parallel_jobs
 from feddecorr.core.states import State
-from feddecorr.core.threads import parallel_jobs
 from feddecorr.engines.allocator import return_freed_memory
 from feddecorr.engines.engine import Engine
 from feddecorr.engines.processes import context, require_open_files

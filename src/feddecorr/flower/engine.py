@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
-from feddecorr.core.threads import parallel_jobs
+from feddecorr.core.randomness import parallel_jobs
 from feddecorr.engines.engine import Engine
 from feddecorr.errors import UserError
 from feddecorr.flower.simulation import start_simulation

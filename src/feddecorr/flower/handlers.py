@@ -8,11 +8,10 @@ from functools import lru_cache
 
 from feddecorr.config.experiment import Experiment
 from feddecorr.core.evidence import Evidence
-from feddecorr.core.messages import Broadcast, Update, failure
+from feddecorr.core.messages import Broadcast, Update, failure, from_bytes, to_bytes
+from feddecorr.core.randomness import threads
 from feddecorr.core.states import State, load_into
-from feddecorr.core.threads import threads
 from feddecorr.core.trust import STRANGER
-from feddecorr.core.wire import from_bytes, to_bytes
 from feddecorr.engines.allocator import keep_freed_memory
 from feddecorr.errors import UserError
 from feddecorr.flower.node import Node, NodeConfig, TrainingSettings, deployed_node, find_node, private_files

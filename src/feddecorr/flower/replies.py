@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from feddecorr.core.checks import printable, shown
-from feddecorr.core.messages import Failure, Update
-from feddecorr.core.wire import from_bytes
+from feddecorr.core.messages import Failure, Update, from_bytes
 from feddecorr.errors import UserError
 
 KINDS: dict[str, type[Update] | type[Failure]] = {"update": Update, "failure": Failure}

@@ -20,9 +20,8 @@ from typing import NoReturn
 
 from feddecorr.core.client_memory import Memories
 from feddecorr.core.files import save_tensors, write_json
-from feddecorr.core.messages import Broadcast, Failure, Update
+from feddecorr.core.messages import Broadcast, Failure, Update, to_bytes
 from feddecorr.core.trust import VARIABLE
-from feddecorr.core.wire import to_bytes
 from feddecorr.errors import RunError, UserError
 from feddecorr.flower.replies import read_reply
 from feddecorr.server.federation import RunClients

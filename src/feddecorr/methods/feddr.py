@@ -11,9 +11,8 @@ from torch.nn.functional import cosine_similarity, mse_loss
 from feddecorr.collapse.representation import find_classifier
 from feddecorr.errors import UserError
 from feddecorr.methods.method import Method
-from feddecorr.objective.context import ClientContext
 from feddecorr.objective.reference_models import RoundReference
-from feddecorr.objective.terms import Pass, Term
+from feddecorr.objective.terms import ClientContext, Pass, Term
 
 
 class FedDr(Method):

@@ -9,9 +9,8 @@ from torch import Tensor
 from torch.nn.functional import kl_div, log_softmax, one_hot
 
 from feddecorr.methods.method import Method
-from feddecorr.objective.context import ClientContext
 from feddecorr.objective.reference_models import RoundReference
-from feddecorr.objective.terms import Pass, Term
+from feddecorr.objective.terms import ClientContext, Pass, Term
 
 
 class FedNTD(Method):

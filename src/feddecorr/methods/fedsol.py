@@ -10,9 +10,8 @@ from torch import Tensor
 from torch.nn.functional import kl_div, log_softmax
 
 from feddecorr.methods.method import Method
-from feddecorr.objective.context import TINY, ClientContext, Compute, GradientRule, perturbed_gradient, scaled_to
 from feddecorr.objective.reference_models import RoundReference
-from feddecorr.objective.terms import Pass
+from feddecorr.objective.terms import TINY, ClientContext, Compute, GradientRule, Pass, perturbed_gradient, scaled_to
 
 
 class FedSOL(Method):

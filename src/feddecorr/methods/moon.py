@@ -12,9 +12,8 @@ from torch.nn.functional import cosine_similarity, softplus
 
 from feddecorr.core.states import State
 from feddecorr.methods.method import Method
-from feddecorr.objective.context import ClientContext, Trained
 from feddecorr.objective.reference_models import RoundReference
-from feddecorr.objective.terms import Pass, Term
+from feddecorr.objective.terms import ClientContext, Pass, Term, Trained
 
 
 class MOON(Method):

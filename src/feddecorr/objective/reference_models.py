@@ -17,8 +17,7 @@ from feddecorr.collapse.representation import capture_representations, find_clas
 from feddecorr.core.states import State, load_into
 
 if TYPE_CHECKING:
-    from feddecorr.objective.context import ClientContext
-    from feddecorr.objective.terms import Pass
+    from feddecorr.objective.terms import ClientContext, Pass
 
 MAKERS = (nn.Conv2d, nn.Linear, nn.BatchNorm2d)
 """Layers whose output is always new memory."""

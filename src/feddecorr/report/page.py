@@ -12,8 +12,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from plotly.io import to_json
 from plotly.offline import get_plotlyjs
 
-from feddecorr.core.escaping import plotly_text, visible
 from feddecorr.core.files import write_bytes, write_json
+from feddecorr.core.text import plotly_text, visible
 from feddecorr.report import figures, printed
 from feddecorr.report.picture import StudyContent
 

@@ -17,7 +17,7 @@ from feddecorr.core.evidence import Evidence
 from feddecorr.core.messages import Broadcast, RoundInfo, Server, Update
 from feddecorr.core.states import STATISTICS, Mean
 from feddecorr.errors import RunError, UserError
-from feddecorr.loss.dying import DyingWatch
+from feddecorr.loss.module import DyingWatch
 from feddecorr.objective.regularizers import FedDecorr
 from feddecorr.runs.evaluation import Evaluator
 from feddecorr.server.federation import Evaluating, Federation

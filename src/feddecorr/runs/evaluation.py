@@ -16,17 +16,14 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from feddecorr.collapse.diagnosis import Diagnosis, Subject, measure_custom
-from feddecorr.collapse.gathered import Batch, ChunkStatistics, add_up
-from feddecorr.collapse.measures import Principal, measure_spread
+from feddecorr.collapse.diagnosis import Diagnosis, Subject, layer_ranks, measure_custom
+from feddecorr.collapse.measures import Principal, classifier_weight, measure_spread
 from feddecorr.collapse.neural_collapse import DecisionMeasures
-from feddecorr.collapse.passes import layer_ranks
 from feddecorr.collapse.representation import capture_representations, find_classifier
-from feddecorr.collapse.statistics import Statistics
-from feddecorr.collapse.weights import classifier_weight
+from feddecorr.collapse.statistics import Batch, ChunkStatistics, Statistics, add_up
 from feddecorr.core.messages import Server, Update
+from feddecorr.core.randomness import threads
 from feddecorr.core.states import State, load_into
-from feddecorr.core.threads import threads
 from feddecorr.data.dataset import Images
 from feddecorr.errors import RunError
 from feddecorr.objective.reference_models import Look, Reference

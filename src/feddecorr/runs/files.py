@@ -14,9 +14,9 @@ import torch
 from pydantic import PositiveInt
 
 from feddecorr.core.files import AnyPath, load_note, load_tensors, reading, save_tensors
-from feddecorr.core.parsing import parse_json
 from feddecorr.core.registry import Config
 from feddecorr.core.states import State
+from feddecorr.core.text import parse_json
 from feddecorr.partition.heterogeneity import LabelCounts
 from feddecorr.server.federation import Roster
 

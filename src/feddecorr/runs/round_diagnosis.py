@@ -5,10 +5,9 @@ from __future__ import annotations
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
-from feddecorr.collapse.averaging import AveragedRound
-from feddecorr.collapse.contributions import Blame
+from feddecorr.collapse.averaging import AveragedRound, Blame
 from feddecorr.collapse.diagnosis import Diagnosis
-from feddecorr.core.temporary import temporary_folder
+from feddecorr.core.files import temporary_folder
 from feddecorr.core.trust import STRANGER, Trust
 from feddecorr.errors import UserError
 from feddecorr.runs.directory import RunDirectory

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from feddecorr.core.files import reading
-from feddecorr.core.parsing import parse_json, to_json
 from feddecorr.core.paths import MIB, InnerPath
+from feddecorr.core.text import parse_json, to_json
 from feddecorr.errors import RunError, UserError
 from feddecorr.runs.record import Record
 

@@ -9,8 +9,16 @@ from pathlib import Path
 import numpy as np
 from torch import nn
 
-from feddecorr.collapse.averaging import AveragedRound, Averaging, Way, mean_by_layer, tail_of
-from feddecorr.collapse.contributions import Blame, Suspect, rank_within
+from feddecorr.collapse.averaging import (
+    AveragedRound,
+    Averaging,
+    Blame,
+    Suspect,
+    Way,
+    mean_by_layer,
+    rank_within,
+    tail_of,
+)
 from feddecorr.collapse.diagnosis import Diagnosis
 from feddecorr.core.messages import Update
 from feddecorr.core.states import STATISTICS, State

@@ -13,8 +13,8 @@ from urllib.parse import quote
 
 import numpy as np
 
-from feddecorr.core.escaping import csv_cell, markdown
 from feddecorr.core.files import write_bytes
+from feddecorr.core.text import csv_cell, markdown
 from feddecorr.report.page import Section, write_page
 from feddecorr.results.study import Finding, Table
 

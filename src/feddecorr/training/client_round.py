@@ -11,8 +11,7 @@ from torch import nn
 from feddecorr.core.messages import Broadcast, Update
 from feddecorr.core.randomness import Stream
 from feddecorr.core.states import State
-from feddecorr.objective.context import ClientContext, Trained
-from feddecorr.objective.terms import Term, combine, cross_entropy
+from feddecorr.objective.terms import ClientContext, Term, Trained, combine, cross_entropy
 from feddecorr.training.batches import Visits
 from feddecorr.training.shards import Shard
 from feddecorr.training.task import Task

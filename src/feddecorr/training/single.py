@@ -8,8 +8,12 @@ from contextlib import ExitStack, contextmanager
 import torch
 from torch import Tensor
 
-from feddecorr.collapse.feature_maps import FeatureMaps, capture_feature_maps
-from feddecorr.collapse.representation import Representations, capture_representations
+from feddecorr.collapse.representation import (
+    FeatureMaps,
+    Representations,
+    capture_feature_maps,
+    capture_representations,
+)
 from feddecorr.objective.optimizers import clip
 from feddecorr.objective.terms import Pass, Term
 from feddecorr.training.batches import LabelledBatch

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import torch
 
 from feddecorr.core.messages import Broadcast, Update
+from feddecorr.core.randomness import threads
 from feddecorr.core.states import State, not_finite
-from feddecorr.core.threads import threads
-from feddecorr.objective.context import Trained
+from feddecorr.objective.terms import Trained
 from feddecorr.training.batched.learner import BatchedLearner
 from feddecorr.training.batched.trial import mixes_rows
 from feddecorr.training.client import Client, OutBuffers, Outcome, load

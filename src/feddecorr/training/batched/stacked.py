@@ -11,8 +11,13 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from feddecorr.collapse.feature_maps import FeatureMaps, capture_feature_maps
-from feddecorr.collapse.representation import Representations, capture_representations, find_classifier
+from feddecorr.collapse.representation import (
+    FeatureMaps,
+    Representations,
+    capture_feature_maps,
+    capture_representations,
+    find_classifier,
+)
 from feddecorr.core.states import State
 from feddecorr.training.batched.linear import forward, linear_chain
 from feddecorr.training.batched.rules import Rules
