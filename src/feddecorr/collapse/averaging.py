@@ -11,7 +11,6 @@ from typing import Any, ClassVar
 
 import torch
 
-from feddecorr.collapse import spectrum
 from feddecorr.collapse.measures import Measures
 from feddecorr.collapse.spectrum import tail_share
 from feddecorr.collapse.statistics import Statistics
@@ -322,8 +321,7 @@ def rank_within(statistics: Statistics, labels: Iterable[int]) -> float | None:
     """Return the effective rank of the samples of these classes alone; None where that is not kept."""
     classes = statistics.classes or {}
     mine = [classes[label] for label in labels if label in classes]
-    values = reduce(add, mine).singular_values() if mine else None
-    return None if values is None else spectrum.effective_rank(values)
+    return reduce(add, mine).effective_rank() if mine else None
 
 
 def rank_correlation(one: Sequence[float | None], other: Sequence[float | None]) -> float | None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from feddecorr.collapse import spectrum
 from feddecorr.errors import UserError
 
 
@@ -57,14 +59,13 @@ class ClassSpread:
         """Return the same with the triangle R for rows: a function of the scatter matrix, up to signs."""
         return self if self.rows is None else replace(self, rows=torch.linalg.qr(self.rows, mode="r").R)
 
-    def singular_values(self) -> Tensor | None:
-        """Return those of the covariance that are not zero by count, largest first."""
+    def effective_rank(self) -> float | None:
+        """Return that of the covariance; None where the rows are not kept."""
         if self.rows is None:
             return None
-        few = len(self.rows) < self.rows.shape[1]
+        few = len(self.rows) < self.rows.shape[1]  # the smaller product has the same singular values but for zeros
         product = self.rows @ self.rows.T if few else self.rows.T @ self.rows
-        values: Tensor = torch.linalg.eigvalsh(product / self.count)
-        return values.flip(0).clamp(min=0)
+        return spectrum.effective_rank(spectrum.singular_values(product / self.count))
 
 
 CLASS_MEMORY = 1 << 30
@@ -224,6 +225,13 @@ class Batch(NamedTuple):
     decisions: Tensor | None = None
     reference: Tensor | None = None
 
+    @property
+    def right(self) -> int | None:
+        """How many decisions are right; None without labels or decisions."""
+        if self.labels is None or self.decisions is None:
+            return None
+        return int((self.labels == self.decisions).sum())
+
 
 class Subsample:
     """The representations of every k-th sample, k the smallest power of two for which there is room."""
@@ -239,10 +247,10 @@ class Subsample:
         first = -self._next % self.step
         self._next += len(batch.z)
         taken = Batch(batch.z.float(), batch.labels, batch.decisions)
-        self._parts.append(_own(_cut(taken, first, None, self.step)))
+        self._parts.append(_each(lambda tensor: tensor[first :: self.step].clone(), taken))  # a view keeps all of it
         rows = max(1, self._room // batch.z.shape[1])
         while sum(len(part.z) for part in self._parts) > rows:
-            self._parts = [_own(_cut(self.batch, 0, None, 2))]
+            self._parts = [_each(lambda tensor: tensor[::2].clone(), self.batch)]
             self.step *= 2
 
     @property
@@ -263,12 +271,8 @@ class ChunkStatistics:
     @classmethod
     def of(cls, chunk: Batch) -> ChunkStatistics:
         """Look at a chunk."""
-        return cls(
-            chunk,
-            Statistics.of(chunk.z, chunk.labels),
-            None if chunk.labels is None or chunk.decisions is None else int((chunk.labels == chunk.decisions).sum()),
-            None if chunk.reference is None else CrossMoments.of(chunk.z, chunk.reference),
-        )
+        together = None if chunk.reference is None else CrossMoments.of(chunk.z, chunk.reference)
+        return cls(chunk, Statistics.of(chunk.z, chunk.labels), chunk.right, together)
 
 
 @dataclass(frozen=True)
@@ -309,7 +313,8 @@ def chunks(batches: Iterable[Batch], size: int = CHUNK) -> Iterator[Batch]:
         check(batch.z, batch.labels)
         start = 0
         while start < len(batch.z):
-            part = _cut(batch, start, start + size - count, 1)
+            stop = start + size - count
+            part = _each(itemgetter(slice(start, stop)), batch)
             waiting.append(part)
             start, count = start + len(part.z), count + len(part.z)
             if count == size:
@@ -319,15 +324,9 @@ def chunks(batches: Iterable[Batch], size: int = CHUNK) -> Iterator[Batch]:
         yield _join(waiting)
 
 
-def _cut(batch: Batch, start: int, stop: int | None, step: int) -> Batch:
+def _each(change: Callable[[Tensor], Tensor], batch: Batch) -> Batch:
     z, *others = batch
-    return Batch(z[start:stop:step], *(None if each is None else each[start:stop:step] for each in others))
-
-
-def _own(batch: Batch) -> Batch:
-    """Return a copy: a cut alone would keep all of the batch in memory that it is cut from."""
-    z, *others = batch
-    return Batch(z.clone(), *(None if each is None else each.clone() for each in others))
+    return Batch(change(z), *(None if each is None else change(each) for each in others))
 
 
 def _join(parts: list[Batch]) -> Batch:

@@ -146,17 +146,18 @@ def feddecorr_of_each(z: Tensor, normalization: Normalization = "released", dyin
 
 
 def _feddecorr(z: Tensor, normalization: Normalization, dying: Dying) -> Tensor:
+    check_options(normalization, dying)
     n, d = z.shape[-2:]
     scores = standardize(z)
     pairs = d * max(d - 1, 1)
-    if known_dying(dying) == "counted":
+    if dying == "counted":
         alive = 1 - fading(z).square()
         # Squared correlations between living features, and 1 in place of what the dead have lost.
         weighted = scores * alive.clamp(min=torch.finfo(z.dtype).tiny).sqrt().unsqueeze(-2)
         both_alive = (alive.sum(-1).square() - alive.square().sum(-1)) / pairs
         mean = off_diagonal(weighted) / (n**2 * pairs) + (1 - both_alive) * (d > 1)
-        return (1 + (d - 1) * mean) / d if known_normalization(normalization) == "paper" else mean * ((n - 1) ** 2 / n)
-    if known_normalization(normalization) == "paper":
+        return (1 + (d - 1) * mean) / d if normalization == "paper" else mean * ((n - 1) ** 2 / n)
+    if normalization == "paper":
         return gram(scores).square().sum((-2, -1)) / (n * d) ** 2
     return off_diagonal(scores) * ((n - 1) ** 2 / (n**3 * pairs))
 
@@ -167,8 +168,7 @@ def fading(z: Tensor) -> Tensor:
     It is s / (v + s), with v the feature's variance and s a hundredth of the mean of all variances: the scale of the
     representations does not matter. Of several batches, of each.
     """
-    moved = z - z[..., :1, :].detach()
-    variances = (moved - moved.mean(-2, keepdim=True)).square().mean(-2)
+    variances = centre(z).square().mean(-2)
     small = FADED * variances.mean(-1, keepdim=True)
     return 1 - variances / (variances + small).clamp(min=torch.finfo(z.dtype).tiny)
 
@@ -259,28 +259,22 @@ def spectral_entropy(z: Tensor) -> Tensor:
     return (seen * seen.log()).sum().to(z.dtype) + 0 * shares.detach().sum()
 
 
-def known_normalization(normalization: Normalization) -> Normalization:
-    """Return it, or refuse what is none."""
+def check_options(normalization: Normalization, dying: Dying) -> None:
+    """Refuse values that the FedDecorr loss does not have."""
     if normalization not in get_args(Normalization):
         raise UserError(f"the normalization is one of {', '.join(get_args(Normalization))}, not {normalization!r}")
-    return normalization
-
-
-def known_dying(dying: Dying) -> Dying:
-    """Return it, or refuse what is none."""
     if dying not in get_args(Dying):
         raise UserError(f"dying features are one of {', '.join(get_args(Dying))}, not {dying!r}")
-    return dying
 
 
 def centre(z: Tensor) -> Tensor:
-    """Return `z` without the mean of each feature.
+    """Return `z` without the mean of each feature; of several batches, of each.
 
     One sample is taken off first. That changes no value, but makes a feature that never varies exactly zero,
     and large means cost no digits.
     """
-    moved = z - z[0].detach()
-    return moved - moved.mean(0)
+    moved = z - z[..., :1, :].detach()
+    return moved - moved.mean(-2, keepdim=True)
 
 
 def standardize(z: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, distributed, nn
 
 from feddecorr.errors import UserError
-from feddecorr.loss.decorrelation import Dying, Normalization, as_batch, feddecorr, known_dying, known_normalization
+from feddecorr.loss.decorrelation import Dying, Normalization, as_batch, check_options, feddecorr
 
 
 def gather_processes(z: Tensor) -> Tensor:
@@ -121,8 +121,8 @@ class FedDecorrLoss(nn.Module):
         self, normalization: Normalization = "released", dying: Dying = "ignored", *, gather: bool = False
     ) -> None:
         super().__init__()
-        self.normalization = known_normalization(normalization)
-        self.dying = known_dying(dying)
+        check_options(normalization, dying)
+        self.normalization, self.dying = normalization, dying
         self.gather = gather
         self._watch = DyingWatch('FedDecorrLoss(dying="counted") works against that.')
         self._calls = 0

@@ -28,7 +28,7 @@ class FedDr(Method):
 
     def terms(self, context: ClientContext) -> Mapping[str, Term | None]:
         """Return β·½(cos(z, v) − 1)², v the classifier's row of the true class, and (1 − β)·‖z − z_global‖²/d."""
-        teacher = RoundReference(context, {**context.broadcast.weights, **context.broadcast.buffers})
+        teacher = RoundReference(context)
         rows = _rows(find_classifier(context.model))
 
         def dot_regression(forward: Pass) -> Tensor:

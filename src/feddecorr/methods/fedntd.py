@@ -23,7 +23,7 @@ class FedNTD(Method):
 
     def terms(self, context: ClientContext) -> Mapping[str, Term]:
         """Return β times the mean divergence KL(global ‖ local) over the classes that are not true."""
-        teacher = RoundReference(context, {**context.broadcast.weights, **context.broadcast.buffers})
+        teacher = RoundReference(context)
 
         def distillation(forward: Pass) -> Tensor:
             mine = self._not_true(forward.logits, forward.y)

@@ -27,7 +27,7 @@ class FedSOL(Method):
 
     def gradient(self, context: ClientContext) -> GradientRule:
         """Take the gradient where the proximal objective is worse."""
-        teacher = RoundReference(context, {**context.broadcast.weights, **context.broadcast.buffers})
+        teacher = RoundReference(context)
         sent = context.as_parameter_list(context.broadcast.weights, trainable=True)
 
         def forgetting(forward: Pass) -> Tensor:

@@ -41,7 +41,7 @@ class MOON(Method):
             # whatever the weights, so the term is constant and its gradient zero.
             return {"contrast": lambda forward: forward.z.new_tensor(self.mu * math.log(2))}
         temperature = self.temperature if self.variant == "published" else 1.0
-        towards = RoundReference(context, {**context.broadcast.weights, **context.broadcast.buffers})
+        towards = RoundReference(context)
         away = RoundReference(context, context.memory)
 
         def contrast(forward: Pass) -> Tensor:
