@@ -19,6 +19,7 @@ import torch
 
 from benchmarks.recording import write_record
 from feddecorr.config.overrides import read_overrides
+from feddecorr.core.randomness import threads
 from feddecorr.core.states import State
 from feddecorr.core.threads import threads
 from feddecorr.engines.processes import keep_freed_memory

@@ -48,10 +48,9 @@ from feddecorr.config.experiment import Experiment
 from feddecorr.core.checks import LONGEST_TEXT
 from feddecorr.core.client_memory import Memories
 from feddecorr.core.evidence import Evidence
-from feddecorr.core.messages import Broadcast, Failure, Update
-from feddecorr.core.parsing import parse_json
+from feddecorr.core.messages import Broadcast, Failure, Update, from_bytes, to_bytes
 from feddecorr.core.states import State
-from feddecorr.core.wire import from_bytes, to_bytes
+from feddecorr.core.text import parse_json
 from feddecorr.data.dataset import PixelSums
 from feddecorr.deployment import server_app as deployment
 from feddecorr.errors import RunError, UserError

@@ -14,9 +14,8 @@ from safetensors.torch import save
 from torch import Tensor
 
 from benchmarks.torture.broken_inputs import mutate
-from feddecorr.core.messages import Failure, Update
+from feddecorr.core.messages import NOTE, Failure, Update, to_bytes
 from feddecorr.core.states import State
-from feddecorr.core.wire import NOTE, to_bytes
 
 JSON: list[Any] = [
     None, True, -1, 0, 1, 2**31, 2**63, 10**12, 10**400, 0.5, math.nan, math.inf, -math.inf, 1e308, 1e-320, "", "x",

@@ -26,9 +26,8 @@ from feddecorr.cli.choosing import choose_runs
 from feddecorr.collapse.statistics import Statistics
 from feddecorr.config.overrides import read_overrides
 from feddecorr.core.evidence import Evidence
-from feddecorr.core.messages import Broadcast, Update
+from feddecorr.core.messages import Broadcast, Update, from_bytes, to_bytes
 from feddecorr.core.trust import STRANGER
-from feddecorr.core.wire import from_bytes, to_bytes
 from feddecorr.data.features import read_features
 from feddecorr.data.formats.archives import collect
 from feddecorr.data.formats.arrow import ArrowReader

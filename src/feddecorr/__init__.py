@@ -16,33 +16,28 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from feddecorr.collapse.diagnosis import ClassSpreads, Diagnosis
-    from feddecorr.collapse.gathered import Batch
+    from feddecorr.collapse.diagnosis import ClassSpreads, Diagnosis, diagnose
     from feddecorr.collapse.measures import Principal, effective_rank
-    from feddecorr.collapse.passes import diagnose
     from feddecorr.collapse.representation import capture_representations
-    from feddecorr.collapse.statistics import Statistics
+    from feddecorr.collapse.statistics import Batch, Statistics
     from feddecorr.config.experiment import Experiment
     from feddecorr.config.measures import Measure
     from feddecorr.core.client_memory import Memories
     from feddecorr.core.evidence import Evidence
-    from feddecorr.core.messages import Broadcast, Failure, RoundInfo, Server, Update, failure
+    from feddecorr.core.messages import Broadcast, Failure, RoundInfo, Server, Update, failure, from_bytes, to_bytes
     from feddecorr.core.randomness import frozen_stream, generator, seeded
     from feddecorr.core.states import Mean, State, extrapolate, square_distance
-    from feddecorr.core.wire import from_bytes, to_bytes
     from feddecorr.data.dataset import Data, Dataset, Images, PixelSums, UserData
     from feddecorr.engines.engine import ClientRunner, Engine
     from feddecorr.errors import RunError, UserError
     from feddecorr.loss.beta import LossScale, convert_beta
-    from feddecorr.loss.dying import DyingFeatures
-    from feddecorr.loss.module import FedDecorrLoss
+    from feddecorr.loss.module import DyingFeatures, FedDecorrLoss
     from feddecorr.methods.method import Method, mean_weights
     from feddecorr.models.model import Model, Shape
-    from feddecorr.objective.context import ClientContext, Trained
     from feddecorr.objective.optimizers import Optimizer
     from feddecorr.objective.reference_models import Reference, RoundReference
     from feddecorr.objective.regularizers import Regularizer
-    from feddecorr.objective.terms import Pass, Term, cross_entropy, linear, proximal
+    from feddecorr.objective.terms import ClientContext, Pass, Term, Trained, cross_entropy, linear, proximal
     from feddecorr.partition.split import Indices, Partition, Parts
     from feddecorr.report.figures import plot
     from feddecorr.results.frames import load_runs
@@ -59,16 +54,16 @@ if TYPE_CHECKING:
     from feddecorr.transforms.transform import Transform
 
 _HOMES = {
-    "Batch": "feddecorr.collapse.gathered",
+    "Batch": "feddecorr.collapse.statistics",
     "Broadcast": "feddecorr.core.messages",
     "ClassSpreads": "feddecorr.collapse.diagnosis",
     "Client": "feddecorr.training.client",
-    "ClientContext": "feddecorr.objective.context",
+    "ClientContext": "feddecorr.objective.terms",
     "Connection": "feddecorr.server.federation",
     "Data": "feddecorr.data.dataset",
     "Dataset": "feddecorr.data.dataset",
     "Diagnosis": "feddecorr.collapse.diagnosis",
-    "DyingFeatures": "feddecorr.loss.dying",
+    "DyingFeatures": "feddecorr.loss.module",
     "Engine": "feddecorr.engines.engine",
     "Evaluating": "feddecorr.server.federation",
     "Evidence": "feddecorr.core.evidence",
@@ -114,19 +109,19 @@ _HOMES = {
     "Tracker": "feddecorr.trackers.tracker",
     "TrackerEntry": "feddecorr.trackers.tracker",
     "TrackerLog": "feddecorr.trackers.tracker",
-    "Trained": "feddecorr.objective.context",
+    "Trained": "feddecorr.objective.terms",
     "Transform": "feddecorr.transforms.transform",
     "Update": "feddecorr.core.messages",
     "UserError": "feddecorr.errors",
     "capture_representations": "feddecorr.collapse.representation",
     "convert_beta": "feddecorr.loss.beta",
     "cross_entropy": "feddecorr.objective.terms",
-    "diagnose": "feddecorr.collapse.passes",
+    "diagnose": "feddecorr.collapse.diagnosis",
     "effective_rank": "feddecorr.collapse.measures",
     "ensure": "feddecorr.runs.pipeline",
     "extrapolate": "feddecorr.core.states",
     "failure": "feddecorr.core.messages",
-    "from_bytes": "feddecorr.core.wire",
+    "from_bytes": "feddecorr.core.messages",
     "frozen_stream": "feddecorr.core.randomness",
     "generator": "feddecorr.core.randomness",
     "linear": "feddecorr.objective.terms",
@@ -139,7 +134,7 @@ _HOMES = {
     "run": "feddecorr.runs.pipeline",
     "seeded": "feddecorr.core.randomness",
     "square_distance": "feddecorr.core.states",
-    "to_bytes": "feddecorr.core.wire",
+    "to_bytes": "feddecorr.core.messages",
 }
 """All that may be imported from here, and where it lives."""
 

@@ -5,8 +5,6 @@ import pytest
 import torch
 
 from feddecorr.collapse.averaging import (
-    HEADINGS,
-    LAYER_HEADINGS,
     AveragedRound,
     Averaging,
     Way,
@@ -83,8 +81,8 @@ def test_the_layer_that_loses_most_is_named() -> None:
 def test_tables_and_the_document_hold_it_all() -> None:
     found = told(10.0, 6.0, {"first": (20.0, 18.0)})
     assert [row[0] for row in found.rows()] == ["client 4", "mean of the clients'", "their average"]
-    assert all(len(row) == len(HEADINGS) for row in found.rows())
-    assert all(len(row) == len(LAYER_HEADINGS) for row in found.layer_rows())
+    assert all(len(row) == len(found.HEADINGS) for row in found.rows())
+    assert all(len(row) == len(found.LAYER_HEADINGS) for row in found.layer_rows())
     document = json.loads(json.dumps(found.to_dict(), allow_nan=False))
     assert document["averaging"]["local_effective_rank"] == 10
     assert document["ways"][0]["effective_ranks"] == [10, 6]

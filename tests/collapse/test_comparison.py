@@ -7,9 +7,8 @@ import torch
 from scipy.linalg import subspace_angles
 from torch import Tensor
 
-from feddecorr.collapse.comparison import CrossMoments, compare, linear_cka, principal_angles
-from feddecorr.collapse.measures import Principal
-from feddecorr.collapse.statistics import Moments
+from feddecorr.collapse.measures import Principal, compare, linear_cka, principal_angles
+from feddecorr.collapse.statistics import CrossMoments, Moments
 from feddecorr.errors import UserError
 
 

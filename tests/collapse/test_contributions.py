@@ -7,7 +7,7 @@ import torch
 from scipy.stats import spearmanr
 
 from feddecorr.collapse import spectrum
-from feddecorr.collapse.contributions import HEADINGS, Blame, Suspect, rank_correlation, rank_within
+from feddecorr.collapse.averaging import Blame, Suspect, rank_correlation, rank_within
 from feddecorr.collapse.statistics import Statistics
 
 SUSPECT = Suspect(
@@ -62,7 +62,7 @@ def test_what_goes_together_is_said() -> None:
 
 def test_the_table_and_the_document_hold_it_all() -> None:
     found = blame(SUSPECT, replace(SUSPECT, client=1, own_sent=None, own_local=None, without=None))
-    assert all(len(row) == len(HEADINGS) for row in found.rows())
+    assert all(len(row) == len(found.HEADINGS) for row in found.rows())
     assert found.rows()[1][-5:] == ["–"] * 5
     document = json.loads(json.dumps(found.to_dict(), allow_nan=False))
     assert document["clients"][0] == {**document["clients"][0], "lost": 3.0, "own_lost": 0.5, "raised": 0.5}

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 import feddecorr
 from feddecorr import Diagnosis, diagnose
 from feddecorr.collapse.diagnosis import MEANINGS
-from feddecorr.collapse.gathered import Batch
 from feddecorr.collapse.measures import is_recorded
+from feddecorr.collapse.statistics import Batch
 
 NUMBERS = (int, float, int | None, float | None)
 """Types of measures that are one number."""

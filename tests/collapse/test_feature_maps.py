@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from feddecorr.collapse.feature_maps import capture_feature_maps
+from feddecorr.collapse.representation import capture_feature_maps
 from feddecorr.core.randomness import seeded
 from feddecorr.models import MODELS
 

@@ -3,7 +3,7 @@ import torch
 from torch import Tensor, nn
 
 from feddecorr.collapse import spectrum
-from feddecorr.collapse.passes import layer_ranks
+from feddecorr.collapse.diagnosis import layer_ranks
 
 
 def rank(z: Tensor) -> float:

@@ -6,9 +6,8 @@ import torch
 from sklearn.neighbors import NearestCentroid
 from torch import Tensor
 
-from feddecorr.collapse.gathered import Batch
 from feddecorr.collapse.neural_collapse import ClassMeasures, disagreement, measure_classes
-from feddecorr.collapse.statistics import Statistics
+from feddecorr.collapse.statistics import Batch, Statistics
 
 
 def draw(n: int = 300, d: int = 8, classes: int = 4) -> tuple[Tensor, Tensor]:

@@ -6,10 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from feddecorr.collapse import gathered as gathering
 from feddecorr.collapse import statistics
-from feddecorr.collapse.gathered import Batch, Subsample, chunks, gather
-from feddecorr.collapse.statistics import Moments, Statistics
+from feddecorr.collapse.statistics import Batch, Moments, Statistics, Subsample, chunks, gather
 from feddecorr.errors import UserError
 
 
@@ -115,7 +113,7 @@ def test_classes_without_room_keep_their_means(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize("size", [1, 7, 64, 300])
 def test_the_size_of_batches_does_not_matter_to_the_last_bit(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Batches are cut anew before they are summed."""
-    monkeypatch.setattr(gathering.chunks, "__defaults__", (128,))
+    monkeypatch.setattr(statistics.chunks, "__defaults__", (128,))
     z, labels = draw()
     whole = gather([Batch(z, labels)]).statistics.moments
     parts = gather(map(Batch, z.split(size), labels.split(size))).statistics.moments

@@ -2,9 +2,8 @@ import pytest
 import torch
 from torch import nn
 
-from feddecorr.collapse.measures import Principal
+from feddecorr.collapse.measures import Principal, classifier_weight, measure_weights
 from feddecorr.collapse.statistics import Moments
-from feddecorr.collapse.weights import classifier_weight, measure_weights
 
 
 def stretched() -> Principal:

@@ -9,9 +9,8 @@ from command_line import CommandLine
 from outside import Gini
 from small import small
 
-from feddecorr.collapse.diagnosis import CustomMeasure
+from feddecorr.collapse.diagnosis import CustomMeasure, diagnose
 from feddecorr.collapse.measures import Principal
-from feddecorr.collapse.passes import diagnose
 from feddecorr.collapse.statistics import Statistics
 from feddecorr.config.measures import MEASURES
 from feddecorr.config.overrides import read_overrides

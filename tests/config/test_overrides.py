@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from feddecorr.config.overrides import read_overrides
-from feddecorr.core.parsing import read_list
+from feddecorr.core.text import read_list
 from feddecorr.errors import UserError
 
 

@@ -11,7 +11,7 @@ from small import digest, result, simulate, small
 from feddecorr.config.experiment import Experiment
 from feddecorr.config.training import Evaluation, Training
 from feddecorr.core.messages import Update
-from feddecorr.core.parsing import read_list
+from feddecorr.core.text import read_list
 from feddecorr.errors import UserError
 from feddecorr.runs.pipeline import resume, run
 from feddecorr.training.client import Client

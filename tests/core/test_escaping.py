@@ -10,7 +10,7 @@ from jinja2 import Environment
 from markdown_it import MarkdownIt
 from matplotlib.text import Text
 
-from feddecorr.core.escaping import (
+from feddecorr.core.text import (
     csv_cell,
     latex,
     markdown,

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from feddecorr.core.parsing import parse_json
+from feddecorr.core.text import parse_json
 
 
 @pytest.mark.parametrize(

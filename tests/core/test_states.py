@@ -54,7 +54,7 @@ def test_tied_weights_and_buffers_outside_of_the_state_dict_are_loaded() -> None
 
 
 @pytest.mark.filterwarnings(
-    "ignore::feddecorr.loss.dying.DyingFeatures"
+    "ignore::feddecorr.loss.module.DyingFeatures"
 )  # so small networks lose some features at once
 @pytest.mark.parametrize("model", ["outside:frozen", "outside:Tied"])
 @pytest.mark.parametrize("name", METHODS.table)

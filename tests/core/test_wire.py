@@ -8,8 +8,7 @@ import torch
 from safetensors.torch import save
 from small import digest
 
-from feddecorr.core.messages import Broadcast, Failure, Update
-from feddecorr.core.wire import MOST_TENSORS, NOTE, from_bytes, to_bytes, unpack
+from feddecorr.core.messages import MOST_TENSORS, NOTE, Broadcast, Failure, Update, from_bytes, to_bytes, unpack
 from feddecorr.errors import UserError
 
 STATE = {"w": torch.randn(2, 3), "b": torch.tensor(4)}

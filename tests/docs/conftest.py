@@ -10,7 +10,7 @@ from command_line import CommandLine
 from copies import Files, cifar10_binary, cifar100_python, mnist, tinyimagenet, write_folder
 from reader import Reader
 
-from feddecorr.core.threads import threads
+from feddecorr.core.randomness import threads
 from feddecorr.data import Cifar10, Cifar100, FashionMnist, Mnist, TinyImageNet
 from feddecorr.data.download import DownloadProgress
 from feddecorr.data.public import PublicData

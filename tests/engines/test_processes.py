@@ -5,7 +5,7 @@ import sys
 import pytest
 import torch
 
-from feddecorr.core.threads import threads
+from feddecorr.core.randomness import threads
 from feddecorr.engines.processes import context
 
 HOLD_AND_FREE = """

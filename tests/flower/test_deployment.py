@@ -15,10 +15,9 @@ from small import Small, digest, result, simulate, small
 
 from feddecorr import diagnose
 from feddecorr.core.evidence import Evidence
-from feddecorr.core.messages import Update
+from feddecorr.core.messages import Update, from_bytes, to_bytes
 from feddecorr.core.states import load_into
 from feddecorr.core.trust import VARIABLE
-from feddecorr.core.wire import from_bytes, to_bytes
 from feddecorr.data import Dataset, Images
 from feddecorr.deployment.server_app import Deployment
 from feddecorr.errors import RunError, UserError

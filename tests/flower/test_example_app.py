@@ -15,7 +15,7 @@ from local_grid import LocalGrid
 
 from feddecorr import FedDecorrLoss, diagnose
 from feddecorr.core.evidence import Evidence
-from feddecorr.core.threads import threads
+from feddecorr.core.randomness import threads
 from feddecorr.flower.spectrum_metrics import BYTES, average_with_spectrum
 
 SOURCE = Path(__file__).parents[2] / "examples" / "flower_app"

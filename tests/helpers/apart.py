@@ -15,9 +15,8 @@ import torch
 
 from feddecorr.config.experiment import Experiment
 from feddecorr.core.client_memory import Memories
-from feddecorr.core.messages import Broadcast, Failure, Update
+from feddecorr.core.messages import Broadcast, Failure, Update, from_bytes, pack, to_bytes, unpack
 from feddecorr.core.states import State
-from feddecorr.core.wire import from_bytes, pack, to_bytes, unpack
 from feddecorr.data import Images
 from feddecorr.server.federation import Federation, RunClients, Simulation
 from feddecorr.training.client import Client

@@ -17,9 +17,8 @@ from feddecorr.config.measures import Measure
 from feddecorr.core.messages import RoundInfo, Server, Update
 from feddecorr.core.states import Mean, State
 from feddecorr.methods import Method
-from feddecorr.objective.context import ClientContext, Trained
 from feddecorr.objective.optimizers import Optimizer
-from feddecorr.objective.terms import Pass, Term
+from feddecorr.objective.terms import ClientContext, Pass, Term, Trained
 
 
 class Failing(Method):

@@ -10,8 +10,7 @@ from typing import Any
 from small import small
 
 from feddecorr.methods import Method
-from feddecorr.objective.context import ClientContext
-from feddecorr.objective.terms import Term
+from feddecorr.objective.terms import ClientContext, Term
 from feddecorr.report.figures import over_rounds
 from feddecorr.results.study import Arm, Figure, Finding, Result, Study, Table
 from feddecorr.sweeps.runner import run_all

@@ -11,11 +11,10 @@ from torch.nn.functional import cross_entropy
 
 from feddecorr.config.experiment import Experiment
 from feddecorr.core.messages import Broadcast, RoundInfo, Server, Update
+from feddecorr.core.randomness import threads
 from feddecorr.core.states import State
-from feddecorr.core.threads import threads
 from feddecorr.methods import Method
-from feddecorr.objective.context import ClientContext
-from feddecorr.objective.terms import Pass, Term
+from feddecorr.objective.terms import ClientContext, Pass, Term
 from feddecorr.server.federation import Simulation
 from feddecorr.training.client import Client
 

@@ -6,8 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from feddecorr.loss.dying import DyingFeatures, DyingWatch, dead_share
-from feddecorr.loss.module import EVERY, FedDecorrLoss
+from feddecorr.loss.module import EVERY, DyingFeatures, DyingWatch, FedDecorrLoss, dead_share
 
 
 def batch(dead: int, n: int = 16, d: int = 20) -> Tensor:

@@ -8,7 +8,7 @@ from feddecorr.collapse.representation import capture_representations
 from feddecorr.core.messages import Broadcast
 from feddecorr.errors import UserError
 from feddecorr.methods.feddr import FedDr
-from feddecorr.objective.context import ClientContext
+from feddecorr.objective.terms import ClientContext
 from feddecorr.runs.pipeline import run
 from feddecorr.server.federation import Simulation
 from feddecorr.training.client import Client

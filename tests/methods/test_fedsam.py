@@ -3,7 +3,7 @@ from plain import batches, close, send
 from small import simulate, small
 from torch.nn.functional import cross_entropy
 
-from feddecorr.core.threads import threads
+from feddecorr.core.randomness import threads
 from feddecorr.server.federation import Simulation
 from feddecorr.training.client import Client
 

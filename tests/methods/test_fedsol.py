@@ -5,7 +5,7 @@ from small import simulate, small
 from torch import Tensor
 from torch.nn.functional import cross_entropy, softmax
 
-from feddecorr.core.threads import threads
+from feddecorr.core.randomness import threads
 from feddecorr.server.federation import Simulation
 from feddecorr.training.client import Client
 

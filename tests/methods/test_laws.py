@@ -15,16 +15,14 @@ from plain import Batch, batches, same, send
 from pydantic import Field, PositiveInt, ValidationError
 from small import digest, result, simulate, small
 
-from feddecorr.collapse.feature_maps import capture_feature_maps
-from feddecorr.collapse.representation import capture_representations
+from feddecorr.collapse.representation import capture_feature_maps, capture_representations
 from feddecorr.config.experiment import Experiment
 from feddecorr.core.messages import Update
+from feddecorr.core.randomness import threads
 from feddecorr.core.states import State
-from feddecorr.core.threads import threads
 from feddecorr.methods import METHODS, Method
-from feddecorr.objective.context import ClientContext
 from feddecorr.objective.regularizers import REGULARIZERS
-from feddecorr.objective.terms import Pass, combine, cross_entropy
+from feddecorr.objective.terms import ClientContext, Pass, combine, cross_entropy
 from feddecorr.runs.pipeline import resume, run
 from feddecorr.server import rounds
 from feddecorr.server.federation import Simulation

@@ -7,8 +7,8 @@ from torch import Tensor, nn
 from feddecorr.core.messages import Broadcast, Server
 from feddecorr.core.states import State
 from feddecorr.methods.scaffold import SCAFFOLD
-from feddecorr.objective.context import ClientContext, Trained
 from feddecorr.objective.optimizers import FusedSGD
+from feddecorr.objective.terms import ClientContext, Trained
 from feddecorr.runs.pipeline import run
 from feddecorr.server.federation import Simulation
 from feddecorr.training.client import METHOD, Client

@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from feddecorr.core.threads import threads
+from feddecorr.core.randomness import threads
 
 
 @pytest.fixture(autouse=True)

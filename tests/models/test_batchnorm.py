@@ -5,8 +5,8 @@ from small import digest, result, small
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from feddecorr.core.randomness import threads
 from feddecorr.core.states import State
-from feddecorr.core.threads import threads
 from feddecorr.errors import UserError
 from feddecorr.models.batchnorm import freeze_statistics, use_batch_statistics
 from feddecorr.runs.pipeline import run

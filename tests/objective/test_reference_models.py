@@ -5,10 +5,9 @@ from torch import nn
 
 from feddecorr.collapse.representation import capture_representations
 from feddecorr.core.messages import Broadcast
-from feddecorr.core.threads import threads
-from feddecorr.objective.context import ClientContext
+from feddecorr.core.randomness import threads
 from feddecorr.objective.reference_models import Reference, RoundReference
-from feddecorr.objective.terms import Pass
+from feddecorr.objective.terms import ClientContext, Pass
 
 
 @threads(1)

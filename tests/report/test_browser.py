@@ -10,7 +10,7 @@ from hostile import HOSTILE
 from playwright.sync_api import Browser, Page
 from small import small
 
-from feddecorr.core.escaping import one_line
+from feddecorr.core.text import one_line
 from feddecorr.report import figures
 from feddecorr.report.page import Section, write_page
 from feddecorr.report.runs_page import write_report

@@ -7,7 +7,7 @@ from faultless_page import faultless_page
 from playwright.sync_api import Browser
 
 from feddecorr.collapse.diagnosis import Diagnosis
-from feddecorr.collapse.gathered import Batch
+from feddecorr.collapse.statistics import Batch
 from feddecorr.errors import UserError
 from feddecorr.report import diagnosis_page as pictures
 

@@ -16,8 +16,8 @@ from spoilt import Spoil, Spoilt
 from feddecorr.core.checks import LARGEST
 from feddecorr.core.evidence import Evidence
 from feddecorr.core.messages import Broadcast, Failure, Update
-from feddecorr.core.parsing import parse_json
 from feddecorr.core.states import State
+from feddecorr.core.text import parse_json
 from feddecorr.errors import RunError
 from feddecorr.methods import METHODS
 from feddecorr.runs.directory import RunDirectory

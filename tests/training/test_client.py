@@ -10,8 +10,7 @@ from feddecorr.core.messages import Broadcast
 from feddecorr.core.states import State
 from feddecorr.errors import RunError
 from feddecorr.methods import Method
-from feddecorr.objective.context import ClientContext
-from feddecorr.objective.terms import Pass, Term
+from feddecorr.objective.terms import ClientContext, Pass, Term
 from feddecorr.server.federation import Simulation
 from feddecorr.server.rounds import federate
 from feddecorr.training.client import Client

@@ -20,11 +20,10 @@ from small import digest, result, simulate, small
 from feddecorr.config.experiment import Experiment
 from feddecorr.config.overrides import read_overrides
 from feddecorr.core.client_memory import Memories
-from feddecorr.core.messages import Broadcast, Failure, RoundInfo, Update
+from feddecorr.core.messages import Broadcast, Failure, RoundInfo, Update, from_bytes, to_bytes
 from feddecorr.core.paths import InnerPath
 from feddecorr.core.randomness import gaussian
 from feddecorr.core.states import State
-from feddecorr.core.wire import from_bytes, to_bytes
 from feddecorr.errors import RunError, UserError
 from feddecorr.runs.diagnosis import Wanted, examine
 from feddecorr.runs.directory import RunDirectory

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from feddecorr.core.escaping import one_line, visible
+from feddecorr.core.text import one_line, visible
 from feddecorr.errors import RunError
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import typer
 from feddecorr.cli.console import JsonOption, TrustOption, say
 from feddecorr.cli.diagnosis_output import tell
 from feddecorr.config.overrides import read_overrides, said
-from feddecorr.core.parsing import read_list
+from feddecorr.core.text import read_list
 from feddecorr.core.trust import Trust
 from feddecorr.errors import UserError
 

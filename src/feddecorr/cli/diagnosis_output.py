@@ -59,19 +59,17 @@ def _print_models(found: Sequence[Diagnosis]) -> None:
 
 
 def _print_round(found: Examination) -> None:
-    from feddecorr.collapse import averaging, contributions  # noqa: PLC0415 - heavy to import
-
     if found.averaging is not None:
         print_text("")
-        print_table(averaging.HEADINGS, found.averaging.rows())
+        print_table(found.averaging.HEADINGS, found.averaging.rows())
         if found.averaging.layers:
             print_text("")
-            print_table(averaging.LAYER_HEADINGS, found.averaging.layer_rows())
+            print_table(found.averaging.LAYER_HEADINGS, found.averaging.layer_rows())
         print_text("")
         print_text("\n".join(found.averaging.answer()))
     if found.blame is not None:
         print_text("")
-        print_table(contributions.HEADINGS, found.blame.rows())
+        print_table(found.blame.HEADINGS, found.blame.rows())
         print_text("")
         print_text("\n".join(found.blame.answer()))
 

@@ -11,7 +11,7 @@ import typer
 
 from feddecorr.cli.console import print_json, print_table, print_text, say
 from feddecorr.cli.study_progress import follow_runs
-from feddecorr.core.escaping import markdown_code
+from feddecorr.core.text import markdown_code
 from feddecorr.errors import RunError
 
 if TYPE_CHECKING:

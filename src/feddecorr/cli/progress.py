@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol, Self
 
 from feddecorr.cli.console import messages, number, say
-from feddecorr.core.escaping import one_line
+from feddecorr.core.text import one_line
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars

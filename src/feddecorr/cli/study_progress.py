@@ -8,7 +8,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from feddecorr.cli.console import messages, say
-from feddecorr.core.escaping import one_line
+from feddecorr.core.text import one_line
 
 if TYPE_CHECKING:
     from feddecorr.sweeps.status import Status, Tell

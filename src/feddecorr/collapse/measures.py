@@ -1,16 +1,18 @@
-"""What representations alone tell, without labels: every measure of their spectrum and correlations."""
+"""Measures without labels: of the spectrum and the correlations, of the weights, and of the likeness of two models."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import Field, dataclass, field
 from functools import cached_property
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from feddecorr.collapse import spectrum
-from feddecorr.collapse.statistics import Moments, Statistics
+from feddecorr.collapse.spectrum import dimensions_for
+from feddecorr.collapse.statistics import CrossMoments, Moments, Statistics
 from feddecorr.errors import UserError
 from feddecorr.loss.decorrelation import EPSILON
 
@@ -142,3 +144,129 @@ def effective_rank(z: Tensor) -> float:
     It is exp of the entropy of the covariance's singular values (Roy and Vetterli, 2007), computed in float64.
     """
     return spectrum.effective_rank(Principal(Statistics.of(z.detach()).moments).values)
+
+
+SHOWN = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeightMeasures:
+    """Spectra of the layers' weights, and the alignment of the classifier with the representations.
+
+    `classifier_alignment` is the share of the classifier's squared weights, centred over the classes, that lie
+    in the C − 1 strongest principal directions. `classifier_alignments` are |u_k·v_k'|, the paper's picture of
+    its Assumption 2: u_k are principal directions, v_k' the classifier's right singular vectors.
+    """
+
+    classifier_alignment: float | None = None
+    layer_effective_rank: dict[str, float] | None = field(default=None, repr=False, metadata=DOCUMENT)
+    layer_singular_values: dict[str, list[float]] | None = field(default=None, repr=False, metadata=DOCUMENT)
+    classifier_alignments: list[list[float]] | None = field(default=None, repr=False, metadata=DOCUMENT)
+
+
+def measure_weights(model: nn.Module, classifier: Tensor | None, principal: Principal) -> WeightMeasures:
+    """Look at every weight of two dimensions or more."""
+    values = {name: layer_values(weight) for name, weight in weights(model).items()}
+    return WeightMeasures(
+        classifier_alignment=_alignment(classifier, principal),
+        layer_effective_rank={name: spectrum.effective_rank(found) for name, found in values.items()},
+        layer_singular_values={name: found.tolist() for name, found in values.items()},
+        classifier_alignments=_alignments(classifier, principal),
+    )
+
+
+def weights(model: nn.Module) -> dict[str, Tensor]:
+    """Return the weights that are matrices, by the name of their layer; biases and scales are vectors."""
+    return {
+        name.removesuffix(".weight"): parameter.detach()
+        for name, parameter in model.named_parameters()
+        if parameter.ndim >= 2 and parameter.is_floating_point()
+    }
+
+
+def layer_values(weight: Tensor) -> Tensor:
+    """Return the singular values, largest first, of the matrix that maps all inputs of a position to its outputs."""
+    values: Tensor = torch.linalg.svdvals(weight.flatten(1).double())
+    return values
+
+
+def classifier_weight(layer: nn.Module) -> Tensor | None:
+    """Return the weight of a layer that takes the representation in, with a row for each output."""
+    weight = getattr(layer, "weight", None)
+    if not isinstance(weight, Tensor) or weight.ndim < 2:
+        return None
+    rows = weight.detach().flatten(1).double()
+    return rows if rows.shape[1] == weight.shape[1] else None  # a convolution over several positions is not a matrix
+
+
+def _centred(classifier: Tensor | None, principal: Principal) -> Tensor | None:
+    if classifier is None or classifier.shape[1] != len(principal.values):
+        return None
+    centred = classifier.to(principal.values) - classifier.to(principal.values).mean(0)
+    return centred if float(centred.norm()) > 0 else None
+
+
+def _alignment(classifier: Tensor | None, principal: Principal) -> float | None:
+    centred = _centred(classifier, principal)
+    if centred is None or len(centred) < 2:
+        return None
+    strongest = principal.directions[:, : len(centred) - 1]
+    return float((centred @ strongest).square().sum() / centred.square().sum())
+
+
+def _alignments(classifier: Tensor | None, principal: Principal) -> list[list[float]] | None:
+    centred = _centred(classifier, principal)
+    if centred is None:
+        return None
+    right = torch.linalg.svd(centred, full_matrices=False).Vh[:SHOWN]
+    cosines: list[list[float]] = (right @ principal.directions[:, :SHOWN]).abs().tolist()
+    return cosines
+
+
+def linear_cka(together: CrossMoments, first: Moments, second: Moments) -> float | None:
+    """Return linear CKA, ‖XᵀY‖²_F / (‖XᵀX‖_F ‖YᵀY‖_F) of centred features (Kornblith et al., ICML 2019).
+
+    From 0 to 1; None where one of the two never varies.
+    """
+    size = float(first.scatter.norm() * second.scatter.norm())
+    return min(1.0, float(together.scatter.square().sum()) / size) if size > 0 else None
+
+
+def principal_angles(first: Principal, second: Principal, count: int) -> list[float]:
+    """Return the angles between the spaces of the `count` strongest directions, in degrees, smallest first.
+
+    After Björck and Golub (1973): cosines from one product, and sines, where cosines tell small angles badly.
+    """
+    one, other = first.directions[:, :count], second.directions[:, :count]
+    product = one.T @ other
+    cosines = torch.linalg.svdvals(product).clamp(0, 1)
+    sines = torch.linalg.svdvals(other - one @ product).clamp(0, 1).flip(0)
+    small = cosines.square() > 0.5
+    return torch.where(small, sines.asin(), cosines.acos()).rad2deg().tolist()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReferenceMeasures:
+    """How alike two representations are: to a reference, which `reference` names."""
+
+    reference: str | None = field(default=None, metadata=DOCUMENT)
+    linear_cka: float | None = None
+    mean_principal_angle: float | None = None
+    principal_angles: list[float] | None = field(default=None, repr=False, metadata=DOCUMENT)
+
+
+def compare(reference: str, mine: Principal, theirs: Principal, together: CrossMoments | None) -> ReferenceMeasures:
+    """Compare; the angles are between the spaces that hold 90 % of the reference's variance.
+
+    Without statistics of both together (other samples), there is no CKA; with other widths, no angles.
+    """
+    cka = None if together is None else linear_cka(together, mine.moments, theirs.moments)
+    if len(mine.values) != len(theirs.values):
+        return ReferenceMeasures(reference=reference, linear_cka=cka)
+    angles = principal_angles(mine, theirs, dimensions_for(theirs.values, 0.9))
+    return ReferenceMeasures(
+        reference=reference,
+        linear_cka=cka,
+        mean_principal_angle=math.fsum(angles) / len(angles) if angles else None,
+        principal_angles=angles,
+    )

@@ -13,11 +13,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from feddecorr.collapse import spectrum
-from feddecorr.collapse.class_spread import ClassSpread
-from feddecorr.collapse.gathered import Batch, Gathered
 from feddecorr.collapse.measures import DOCUMENT
-from feddecorr.collapse.statistics import Statistics
+from feddecorr.collapse.statistics import Batch, ClassSpread, Gathered, Statistics
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,18 +41,19 @@ def measure_classes(statistics: Statistics, classifier: Tensor | None = None) ->
     factors = dict(sorted(statistics.classes.items()))
     means = torch.stack([factor.mean for factor in factors.values()])
     means = means - means.mean(0)
-    ranks = {str(label): _effective_rank(factor) for label, factor in factors.items()}
+    ranks = {str(label): factor.effective_rank() for label, factor in factors.items()}
     known = [rank for rank in ranks.values() if rank is not None]
     total = float(statistics.moments.scatter.trace())
     within = sum(factor.trace for factor in factors.values())
     norms, cosines = means.norm(dim=1), _cosines(means)
+    pairs = cosines[torch.ones_like(cosines, dtype=torch.bool).triu(1)]
     return ClassMeasures(
         classes=len(factors),
         within_class_share=within / total if total > 0 else None,
         nc1_variability=_variability(statistics, means),
         nc2_norm_variation=_variation(norms),
-        nc2_cosine_variation=_spread_of_pairs(cosines),
-        nc2_cosine_gap=_gap_of_pairs(cosines),
+        nc2_cosine_variation=float(pairs.std(correction=0)) if len(pairs) else None,
+        nc2_cosine_gap=float((pairs + 1 / (len(factors) - 1)).abs().mean()) if len(pairs) else None,
         nc3_duality_gap=_duality_gap(means, classifier, list(factors)),
         mean_per_class_effective_rank=sum(known) / len(known) if known else None,
         per_class_effective_rank=ranks,
@@ -64,11 +62,6 @@ def measure_classes(statistics: Statistics, classifier: Tensor | None = None) ->
             [math.degrees(math.acos(cosine)) for cosine in row] for row in cosines.fill_diagonal_(1).tolist()
         ],
     )
-
-
-def _effective_rank(factor: ClassSpread) -> float | None:
-    values = factor.singular_values()
-    return None if values is None else spectrum.effective_rank(values)
 
 
 def _variability(statistics: Statistics, means: Tensor) -> float | None:
@@ -97,23 +90,6 @@ def _cosines(means: Tensor) -> Tensor:
     directions = means / means.norm(dim=1, keepdim=True).clamp(min=torch.finfo(means.dtype).tiny)
     cosines: Tensor = (directions @ directions.T).clamp(-1, 1)
     return cosines
-
-
-def _pairs(cosines: Tensor) -> Tensor:
-    upper = torch.ones_like(cosines, dtype=torch.bool).triu(1)
-    return cosines[upper]
-
-
-def _spread_of_pairs(cosines: Tensor) -> float | None:
-    """Return the standard deviation of the cosines between class means; zero when all angles are equal."""
-    pairs = _pairs(cosines)
-    return float(pairs.std(correction=0)) if len(pairs) else None
-
-
-def _gap_of_pairs(cosines: Tensor) -> float | None:
-    """Return the mean of |cos + 1/(C−1)|; zero when the angles are as wide as C classes can have them."""
-    pairs = _pairs(cosines)
-    return float((pairs + 1 / (len(cosines) - 1)).abs().mean()) if len(pairs) else None
 
 
 def _duality_gap(means: Tensor, classifier: Tensor | None, labels: list[int]) -> float | None:

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, PositiveInt, model_validator
 
 from feddecorr.config.training import Training
+from feddecorr.core.randomness import threads_for
 from feddecorr.core.registry import Config, Registry
-from feddecorr.core.threads import threads_for
 from feddecorr.data import DATA, Data, Digits
 from feddecorr.methods import METHODS, FedAvg, Method
 from feddecorr.models import MLP, MODELS, ConvNet, Custom, Model

@@ -11,7 +11,7 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
-from feddecorr.core.parsing import parse_json, read_list
+from feddecorr.core.text import parse_json, read_list
 from feddecorr.errors import UserError
 
 SEVERAL = ("regularizers", "transforms", "trackers", "evaluation.measures")

@@ -13,11 +13,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor, nn
 
-from feddecorr.collapse.diagnosis import Diagnosis
-from feddecorr.collapse.gathered import Batch, chunks
+from feddecorr.collapse.diagnosis import Diagnosis, forward
 from feddecorr.collapse.measures import Principal, measure_spread
-from feddecorr.collapse.passes import forward
-from feddecorr.collapse.statistics import Moments, Statistics
+from feddecorr.collapse.statistics import Moments, Statistics, chunks
 from feddecorr.core.checks import LARGEST, MOST_EXAMPLES, Whole, is_plain
 from feddecorr.errors import UserError
 
@@ -36,17 +34,10 @@ class Evidence:
     @classmethod
     def of(cls, model: nn.Module, loader: Iterable[Any], layer: str | None = None) -> Evidence:
         """Go once over a loader, as `diagnose` does."""
-        parts = [cls._of(batch) for batch in chunks(forward(model, loader, layer))]
+        parts = [cls(Moments.of(batch.z), batch.right) for batch in chunks(forward(model, loader, layer))]
         if not parts:
             raise UserError("there are no samples: the loader gave no batch")
         return reduce(add, parts)
-
-    @classmethod
-    def _of(cls, batch: Batch) -> Evidence:
-        moments = Statistics.of(batch.z).moments
-        if batch.labels is None or batch.decisions is None:
-            return cls(moments)
-        return cls(moments, int((batch.labels == batch.decisions).sum()))
 
     def __add__(self, other: Evidence) -> Evidence:
         moments = (Statistics(self.moments) + Statistics(other.moments)).moments

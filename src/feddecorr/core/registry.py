@@ -21,7 +21,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from feddecorr.core.parsing import read_list
+from feddecorr.core.text import read_list
 from feddecorr.core.trust import Trust, import_named
 from feddecorr.errors import UserError, nearest
 

@@ -9,9 +9,8 @@ import numpy as np
 import torch
 from pydantic import BeforeValidator, Field, PositiveInt
 
-from feddecorr.core.parsing import read_list
-from feddecorr.core.randomness import generator
-from feddecorr.core.threads import threads
+from feddecorr.core.randomness import generator, threads
+from feddecorr.core.text import read_list
 from feddecorr.data.dataset import Data, Dataset, Images
 
 TEST_EVERY = 5

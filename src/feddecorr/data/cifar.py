@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from feddecorr.core.limits import brief
-from feddecorr.core.parsing import parse_json
+from feddecorr.core.text import parse_json
 from feddecorr.data.dataset import Dataset, Images
 from feddecorr.data.download import Home, Npm, Remote
 from feddecorr.data.formats.pickles import load_pickle

@@ -18,9 +18,9 @@ from pydantic import BeforeValidator, Field, PositiveInt, field_validator
 from torch import Tensor
 
 from feddecorr.core.checks import shown
-from feddecorr.core.parsing import read_list
 from feddecorr.core.randomness import frozen_stream
 from feddecorr.core.registry import Config
+from feddecorr.core.text import read_list
 from feddecorr.errors import UserError
 
 

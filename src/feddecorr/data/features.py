@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from feddecorr.collapse.diagnosis import Diagnosis
-from feddecorr.collapse.gathered import CHUNK, Batch
+from feddecorr.collapse.statistics import CHUNK, Batch
 from feddecorr.core.files import load_tensors, reading
 from feddecorr.core.limits import MEMBER, brief, check_classes, check_width, read_npz
 from feddecorr.data.formats.tables import LABELS, read_csv, read_table

@@ -14,7 +14,7 @@ from pydantic import Field, PositiveInt, field_validator
 
 from feddecorr.core.files import read_json, reading
 from feddecorr.core.limits import CLASSES, brief, check_classes, check_labels
-from feddecorr.core.parsing import parse_json
+from feddecorr.core.text import parse_json
 from feddecorr.data import cache
 from feddecorr.data.dataset import Dataset, Images, UserData, split_off_test
 from feddecorr.data.folder import TEST_NAMES, digest_of, read_picture, stamp_of

@@ -17,6 +17,7 @@ from pydantic import Field, PositiveInt
 
 from feddecorr.core.client_memory import Memories
 from feddecorr.core.messages import Broadcast, Failure, Update
+from feddecorr.core.randomness import parallel_jobs
 from feddecorr.core.states import State
 from feddecorr.core.threads import parallel_jobs
 from feddecorr.core.trust import own_modules_found

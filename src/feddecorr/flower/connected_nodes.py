@@ -15,9 +15,8 @@ from flwr.serverapp import Grid
 from feddecorr.config.experiment import Experiment
 from feddecorr.core.checks import MOST_EXAMPLES, MappingOf, Text, printable
 from feddecorr.core.files import read_json, reading, write_json
-from feddecorr.core.messages import Failure
+from feddecorr.core.messages import Failure, from_bytes
 from feddecorr.core.paths import InnerPath
-from feddecorr.core.wire import from_bytes
 from feddecorr.errors import RunError, UserError
 from feddecorr.flower.data_summary import DataSummary
 from feddecorr.flower.exchange import Exchange, Reply

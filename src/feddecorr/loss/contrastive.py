@@ -13,8 +13,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from feddecorr.errors import UserError
-from feddecorr.loss.decorrelation import loss_of_batches
-from feddecorr.loss.gram import between_rows
+from feddecorr.loss.decorrelation import between_rows, loss_of_batches
 
 SHORTEST = 1e-6
 """Representations shorter than this are not stretched to length 1: it bounds the gradient."""

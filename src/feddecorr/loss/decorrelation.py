@@ -16,14 +16,65 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import Concatenate, Literal, ParamSpec, get_args
+from typing import Any, Concatenate, Literal, ParamSpec, get_args
 
 import torch
 from torch import Tensor
 from torch.nn.functional import batch_norm, pad
 
 from feddecorr.errors import UserError
-from feddecorr.loss.gram import gram, off_diagonal
+
+
+def gram(x: Tensor) -> Tensor:
+    """Return XXᵀ or XᵀX, whichever is smaller; of several X, of each."""
+    return _product(x, rows=x.shape[-2] < x.shape[-1])
+
+
+def between_rows(x: Tensor) -> Tensor:
+    """Return XXᵀ, the inner products of the rows."""
+    return _product(x, rows=True)
+
+
+def off_diagonal(x: Tensor) -> Tensor:
+    """Return the sum of the squared off-diagonal entries of XᵀX; of several X, of each."""
+    n, d = x.shape[-2:]
+    if n < d:
+        # Not below zero, where rounding can take the difference of nearly equal sums.
+        return (gram(x).square().sum((-2, -1)) - x.square().sum(-2).square().sum(-1)).clamp(min=0)
+    return 2 * gram(x).triu(1).square().sum((-2, -1))
+
+
+def _product(x: Tensor, *, rows: bool) -> Tensor:
+    product: Tensor = _Product.apply(x, rows)  # type: ignore[no-untyped-call]  # torch gives it no types
+    return product
+
+
+class _Product(torch.autograd.Function):
+    """Differentiates XXᵀ by one product where PyTorch takes two, and in full precision.
+
+    Left to PyTorch, products of the backward pass follow autocast: when it is called inside of one, and in
+    compiled functions always. It also works under `torch.func`, where batches of several clients are stacked.
+    """
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor, rows: bool) -> Tensor:
+        return x @ x.mT if rows else x.mT @ x
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, bool], _output: Tensor) -> None:
+        x, ctx.rows = inputs
+        ctx.save_for_backward(x)
+
+    @staticmethod
+    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, None]:
+        (x,) = ctx.saved_tensors
+        with torch.autocast(x.device.type, enabled=False):
+            both = slope + slope.mT
+            product: Tensor = both @ x if ctx.rows else x @ both
+            return product, None
+
 
 Normalization = Literal["paper", "released"]
 Dying = Literal["ignored", "counted"]
@@ -95,17 +146,18 @@ def feddecorr_of_each(z: Tensor, normalization: Normalization = "released", dyin
 
 
 def _feddecorr(z: Tensor, normalization: Normalization, dying: Dying) -> Tensor:
+    check_options(normalization, dying)
     n, d = z.shape[-2:]
     scores = standardize(z)
     pairs = d * max(d - 1, 1)
-    if known_dying(dying) == "counted":
+    if dying == "counted":
         alive = 1 - fading(z).square()
         # Squared correlations between living features, and 1 in place of what the dead have lost.
         weighted = scores * alive.clamp(min=torch.finfo(z.dtype).tiny).sqrt().unsqueeze(-2)
         both_alive = (alive.sum(-1).square() - alive.square().sum(-1)) / pairs
         mean = off_diagonal(weighted) / (n**2 * pairs) + (1 - both_alive) * (d > 1)
-        return (1 + (d - 1) * mean) / d if known_normalization(normalization) == "paper" else mean * ((n - 1) ** 2 / n)
-    if known_normalization(normalization) == "paper":
+        return (1 + (d - 1) * mean) / d if normalization == "paper" else mean * ((n - 1) ** 2 / n)
+    if normalization == "paper":
         return gram(scores).square().sum((-2, -1)) / (n * d) ** 2
     return off_diagonal(scores) * ((n - 1) ** 2 / (n**3 * pairs))
 
@@ -116,8 +168,7 @@ def fading(z: Tensor) -> Tensor:
     It is s / (v + s), with v the feature's variance and s a hundredth of the mean of all variances: the scale of the
     representations does not matter. Of several batches, of each.
     """
-    moved = z - z[..., :1, :].detach()
-    variances = (moved - moved.mean(-2, keepdim=True)).square().mean(-2)
+    variances = centre(z).square().mean(-2)
     small = FADED * variances.mean(-1, keepdim=True)
     return 1 - variances / (variances + small).clamp(min=torch.finfo(z.dtype).tiny)
 
@@ -208,28 +259,22 @@ def spectral_entropy(z: Tensor) -> Tensor:
     return (seen * seen.log()).sum().to(z.dtype) + 0 * shares.detach().sum()
 
 
-def known_normalization(normalization: Normalization) -> Normalization:
-    """Return it, or refuse what is none."""
+def check_options(normalization: Normalization, dying: Dying) -> None:
+    """Refuse values that the FedDecorr loss does not have."""
     if normalization not in get_args(Normalization):
         raise UserError(f"the normalization is one of {', '.join(get_args(Normalization))}, not {normalization!r}")
-    return normalization
-
-
-def known_dying(dying: Dying) -> Dying:
-    """Return it, or refuse what is none."""
     if dying not in get_args(Dying):
         raise UserError(f"dying features are one of {', '.join(get_args(Dying))}, not {dying!r}")
-    return dying
 
 
 def centre(z: Tensor) -> Tensor:
-    """Return `z` without the mean of each feature.
+    """Return `z` without the mean of each feature; of several batches, of each.
 
     One sample is taken off first. That changes no value, but makes a feature that never varies exactly zero,
     and large means cost no digits.
     """
-    moved = z - z[0].detach()
-    return moved - moved.mean(0)
+    moved = z - z[..., :1, :].detach()
+    return moved - moved.mean(-2, keepdim=True)
 
 
 def standardize(z: Tensor) -> Tensor:

@@ -20,7 +20,7 @@ from feddecorr.methods.feduv import FedUV
 from feddecorr.methods.method import Method, mean_weights
 from feddecorr.methods.moon import MOON
 from feddecorr.methods.scaffold import SCAFFOLD
-from feddecorr.objective.context import ClientContext, Trained
+from feddecorr.objective.terms import ClientContext, Trained
 
 METHODS = Registry(
     "method",

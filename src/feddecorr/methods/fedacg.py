@@ -11,8 +11,7 @@ from pydantic import Field
 from feddecorr.core.messages import Broadcast, RoundInfo, Server
 from feddecorr.core.states import State
 from feddecorr.methods.method import Method
-from feddecorr.objective.context import ClientContext
-from feddecorr.objective.terms import Term, proximal
+from feddecorr.objective.terms import ClientContext, Term, proximal
 
 
 class FedACG(Method):

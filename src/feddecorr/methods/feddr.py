@@ -11,9 +11,8 @@ from torch.nn.functional import cosine_similarity, mse_loss
 from feddecorr.collapse.representation import find_classifier
 from feddecorr.errors import UserError
 from feddecorr.methods.method import Method
-from feddecorr.objective.context import ClientContext
 from feddecorr.objective.reference_models import RoundReference
-from feddecorr.objective.terms import Pass, Term
+from feddecorr.objective.terms import ClientContext, Pass, Term
 
 
 class FedDr(Method):
@@ -29,7 +28,7 @@ class FedDr(Method):
 
     def terms(self, context: ClientContext) -> Mapping[str, Term | None]:
         """Return β·½(cos(z, v) − 1)², v the classifier's row of the true class, and (1 − β)·‖z − z_global‖²/d."""
-        teacher = RoundReference(context, {**context.broadcast.weights, **context.broadcast.buffers})
+        teacher = RoundReference(context)
         rows = _rows(find_classifier(context.model))
 
         def dot_regression(forward: Pass) -> Tensor:

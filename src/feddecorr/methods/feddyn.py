@@ -11,8 +11,7 @@ from pydantic import Field
 from feddecorr.core.messages import RoundInfo, Server, Update
 from feddecorr.core.states import Mean, State
 from feddecorr.methods.method import Method
-from feddecorr.objective.context import ClientContext, Trained
-from feddecorr.objective.terms import Term, proximal
+from feddecorr.objective.terms import ClientContext, Term, Trained, proximal
 
 DRIFT = "drift/"
 

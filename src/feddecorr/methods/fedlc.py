@@ -11,8 +11,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from feddecorr.methods.method import Method
-from feddecorr.objective.context import ClientContext
-from feddecorr.objective.terms import Pass, Term
+from feddecorr.objective.terms import ClientContext, Pass, Term
 
 
 class FedLC(Method):

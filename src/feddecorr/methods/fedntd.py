@@ -9,9 +9,8 @@ from torch import Tensor
 from torch.nn.functional import kl_div, log_softmax, one_hot
 
 from feddecorr.methods.method import Method
-from feddecorr.objective.context import ClientContext
 from feddecorr.objective.reference_models import RoundReference
-from feddecorr.objective.terms import Pass, Term
+from feddecorr.objective.terms import ClientContext, Pass, Term
 
 
 class FedNTD(Method):
@@ -24,7 +23,7 @@ class FedNTD(Method):
 
     def terms(self, context: ClientContext) -> Mapping[str, Term]:
         """Return β times the mean divergence KL(global ‖ local) over the classes that are not true."""
-        teacher = RoundReference(context, {**context.broadcast.weights, **context.broadcast.buffers})
+        teacher = RoundReference(context)
 
         def distillation(forward: Pass) -> Tensor:
             mine = self._not_true(forward.logits, forward.y)

@@ -8,8 +8,7 @@ from typing import Literal
 from pydantic import Field
 
 from feddecorr.methods.method import Method
-from feddecorr.objective.context import ClientContext
-from feddecorr.objective.terms import Term, proximal
+from feddecorr.objective.terms import ClientContext, Term, proximal
 
 
 class FedProx(Method):

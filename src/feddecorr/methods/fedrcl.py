@@ -11,8 +11,7 @@ from torch import Tensor
 
 from feddecorr.loss.contrastive import supervised_contrastive
 from feddecorr.methods.method import Method
-from feddecorr.objective.context import ClientContext
-from feddecorr.objective.terms import Pass, Term
+from feddecorr.objective.terms import ClientContext, Pass, Term
 
 
 class FedRCL(Method):

@@ -8,7 +8,7 @@ from pydantic import Field
 from torch import Tensor
 
 from feddecorr.methods.method import Method
-from feddecorr.objective.context import ClientContext, Compute, GradientRule, perturbed_gradient, scaled_to
+from feddecorr.objective.terms import ClientContext, Compute, GradientRule, perturbed_gradient, scaled_to
 
 
 class FedSAM(Method):

@@ -10,9 +10,8 @@ from torch import Tensor
 from torch.nn.functional import kl_div, log_softmax
 
 from feddecorr.methods.method import Method
-from feddecorr.objective.context import TINY, ClientContext, Compute, GradientRule, perturbed_gradient, scaled_to
 from feddecorr.objective.reference_models import RoundReference
-from feddecorr.objective.terms import Pass
+from feddecorr.objective.terms import TINY, ClientContext, Compute, GradientRule, Pass, perturbed_gradient, scaled_to
 
 
 class FedSOL(Method):
@@ -28,7 +27,7 @@ class FedSOL(Method):
 
     def gradient(self, context: ClientContext) -> GradientRule:
         """Take the gradient where the proximal objective is worse."""
-        teacher = RoundReference(context, {**context.broadcast.weights, **context.broadcast.buffers})
+        teacher = RoundReference(context)
         sent = context.as_parameter_list(context.broadcast.weights, trainable=True)
 
         def forgetting(forward: Pass) -> Tensor:

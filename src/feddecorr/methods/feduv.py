@@ -9,8 +9,7 @@ from pydantic import Field
 from torch import Tensor
 
 from feddecorr.methods.method import Method
-from feddecorr.objective.context import ClientContext
-from feddecorr.objective.terms import Term
+from feddecorr.objective.terms import ClientContext, Term
 
 
 class FedUV(Method):

@@ -9,8 +9,7 @@ from typing import ClassVar
 from feddecorr.core.messages import Broadcast, RoundInfo, Server, Update
 from feddecorr.core.registry import Config
 from feddecorr.core.states import Mean, State
-from feddecorr.objective.context import ClientContext, GradientRule, Trained
-from feddecorr.objective.terms import Term
+from feddecorr.objective.terms import ClientContext, GradientRule, Term, Trained
 
 
 class Method(Config):

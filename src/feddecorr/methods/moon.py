@@ -12,9 +12,8 @@ from torch.nn.functional import cosine_similarity, softplus
 
 from feddecorr.core.states import State
 from feddecorr.methods.method import Method
-from feddecorr.objective.context import ClientContext, Trained
 from feddecorr.objective.reference_models import RoundReference
-from feddecorr.objective.terms import Pass, Term
+from feddecorr.objective.terms import ClientContext, Pass, Term, Trained
 
 
 class MOON(Method):
@@ -42,7 +41,7 @@ class MOON(Method):
             # whatever the weights, so the term is constant and its gradient zero.
             return {"contrast": lambda forward: forward.z.new_tensor(self.mu * math.log(2))}
         temperature = self.temperature if self.variant == "published" else 1.0
-        towards = RoundReference(context, {**context.broadcast.weights, **context.broadcast.buffers})
+        towards = RoundReference(context)
         away = RoundReference(context, context.memory)
 
         def contrast(forward: Pass) -> Tensor:

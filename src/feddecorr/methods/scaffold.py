@@ -10,8 +10,7 @@ import torch
 from feddecorr.core.messages import RoundInfo, Server, Update
 from feddecorr.core.states import Mean, State
 from feddecorr.methods.method import Method
-from feddecorr.objective.context import ClientContext, Trained
-from feddecorr.objective.terms import Term, linear
+from feddecorr.objective.terms import ClientContext, Term, Trained, linear
 
 
 class SCAFFOLD(Method):

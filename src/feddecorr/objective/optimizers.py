@@ -99,32 +99,56 @@ class PerParameter:
         return tensor.unbind() if self._stacked else [tensor]
 
 
-class FusedSGD:
-    """Stochastic gradient descent with momentum and weight decay."""
+class Fused:
+    """Parameters and what is remembered of them as rows of numbers, which one of PyTorch's kernels moves all at once.
 
-    def __init__(self, parameters: Sequence[Tensor], *, lr: float, momentum: float, weight_decay: float) -> None:
+    `memories` is how many numbers are remembered for each parameter's: none, a velocity, two moments.
+    """
+
+    def __init__(self, parameters: Sequence[Tensor], *, lr: float, weight_decay: float, memories: int) -> None:
         self._parameters = list(parameters)
-        self._lr, self._momentum, self._weight_decay = lr, momentum, weight_decay
+        self._lr, self._weight_decay = lr, weight_decay
         self._rows = [_row(parameter.detach()) for parameter in self._parameters]
-        self._velocity = [torch.empty_like(row) for row in self._rows] if momentum else []
-        self._weight = 0.0  # of all gradients in the velocity: 1 + momentum + momentum² + …
-        self._steps = 0.0  # the sum of those
+        self._memories = [[torch.zeros_like(row) for row in self._rows] for _ in range(memories)]
+        self._steps = 0.0
 
     @property
     def amount(self) -> float:
-        """The learning rate times FedNova's ‖a‖₁: under momentum, a gradient acts on in later steps."""
+        """The learning rate times the number of steps, as the optimizer counts them."""
         return self._steps * self._lr
 
     @torch.no_grad()
     def step(self, gradients: Sequence[Tensor]) -> None:
         """Take one step; the gradients are left as they are."""
-        slopes = _rows(gradients, self._parameters)
-        if len(slopes[0]) < len(self._rows[0]):
-            self._rows, self._velocity = _narrowed(slopes, self._rows, self._velocity)
+        slopes = [_row(_match_layout(*pair)) for pair in zip(gradients, self._parameters, strict=True)]
+        if len(slopes[0]) < len(self._rows[0]):  # those of the first clients alone
+            self._rows, *self._memories = (
+                [row[: len(slope)] for row, slope in zip(rows, slopes, strict=True)]
+                for rows in (self._rows, *self._memories)
+            )
+        self._move(slopes)
+
+    def _move(self, slopes: Sequence[Tensor]) -> None:
+        """Call the kernel, and count the step."""
+        raise NotImplementedError
+
+
+class FusedSGD(Fused):
+    """Stochastic gradient descent with momentum and weight decay.
+
+    Its amount is the learning rate times FedNova's ‖a‖₁: under momentum, a gradient acts on in later steps.
+    """
+
+    def __init__(self, parameters: Sequence[Tensor], *, lr: float, momentum: float, weight_decay: float) -> None:
+        super().__init__(parameters, lr=lr, weight_decay=weight_decay, memories=1 if momentum else 0)
+        self._momentum = momentum
+        self._weight = 0.0  # of all gradients in the velocity: 1 + momentum + momentum² + …
+
+    def _move(self, slopes: Sequence[Tensor]) -> None:
         torch._fused_sgd_(
             self._rows,
             slopes,
-            self._velocity,
+            self._memories[0] if self._memories else [],
             weight_decay=self._weight_decay,
             momentum=self._momentum,
             lr=self._lr,
@@ -137,39 +161,27 @@ class FusedSGD:
         self._steps += self._weight
 
 
-class FusedAdamW:
-    """Adam with decoupled weight decay (Loshchilov and Hutter, 2019)."""
+class FusedAdamW(Fused):
+    """Adam with decoupled weight decay (Loshchilov and Hutter, 2019).
+
+    Its amount is the learning rate times the number of steps: what an adaptive step amounts to is not known.
+    """
 
     def __init__(
         self, parameters: Sequence[Tensor], *, lr: float, betas: tuple[float, float], weight_decay: float
     ) -> None:
-        self._parameters = list(parameters)
-        self._lr, self._betas, self._weight_decay = lr, betas, weight_decay
-        self._rows = [_row(parameter.detach()) for parameter in self._parameters]
-        self._first = [torch.zeros_like(row) for row in self._rows]
-        self._second = [torch.zeros_like(row) for row in self._rows]
+        super().__init__(parameters, lr=lr, weight_decay=weight_decay, memories=2)
+        self._betas = betas
         self._counts = [torch.zeros((), device=row.device) for row in self._rows]
-        self._steps = 0
 
-    @property
-    def amount(self) -> float:
-        """The learning rate times the number of steps: what an adaptive step amounts to is not known."""
-        return self._steps * self._lr
-
-    @torch.no_grad()
-    def step(self, gradients: Sequence[Tensor]) -> None:
-        """Take one step; the gradients are left as they are."""
+    def _move(self, slopes: Sequence[Tensor]) -> None:
         self._steps += 1
-        slopes = _rows(gradients, self._parameters)
-        if len(slopes[0]) < len(self._rows[0]):
-            self._rows, self._first, self._second = _narrowed(slopes, self._rows, self._first, self._second)
         for count in self._counts:
             count.add_(1)
         torch._fused_adamw_(
             self._rows,
             slopes,
-            self._first,
-            self._second,
+            *self._memories,
             [],
             self._counts,
             lr=self._lr,
@@ -228,15 +240,6 @@ def clip_each(gradients: Sequence[Tensor], longest: float) -> list[Tensor]:
     lengths = torch.stack([torch.linalg.vector_norm(gradient.flatten(1), dim=1) for gradient in gradients])
     factors = (longest / (torch.linalg.vector_norm(lengths, dim=0) + 1e-6)).clamp(max=1.0)
     return [gradient * factors.view(-1, *[1] * (gradient.ndim - 1)) for gradient in gradients]
-
-
-def _rows(gradients: Sequence[Tensor], parameters: Sequence[Tensor]) -> list[Tensor]:
-    return [_row(_match_layout(*pair)) for pair in zip(gradients, parameters, strict=True)]
-
-
-def _narrowed(slopes: Sequence[Tensor], *lists: Sequence[Tensor]) -> tuple[list[Tensor], ...]:
-    """Return the beginning of each row, as long as the slopes."""
-    return tuple([row[: len(slope)] for row, slope in zip(rows, slopes, strict=False)] for rows in lists)
 
 
 def _row(tensor: Tensor) -> Tensor:

@@ -17,8 +17,7 @@ from feddecorr.collapse.representation import capture_representations, find_clas
 from feddecorr.core.states import State, load_into
 
 if TYPE_CHECKING:
-    from feddecorr.objective.context import ClientContext
-    from feddecorr.objective.terms import Pass
+    from feddecorr.objective.terms import ClientContext, Pass
 
 MAKERS = (nn.Conv2d, nn.Linear, nn.BatchNorm2d)
 """Layers whose output is always new memory."""
@@ -69,14 +68,17 @@ class Reference:
 
 
 class RoundReference(Reference):
-    """A reference for one round of a client: it looks at an image once, if that comes the same in every local epoch.
+    """A reference for one round of a client, with the given state or that of the global model.
+
+    It looks at an image once, if that comes the same in every local epoch.
 
     What it makes of an image is the same in any batch, up to the last bits; the first answer counts. A network with
     layers that use the batch's own statistics is asked anew each time.
     """
 
-    def __init__(self, context: ClientContext, state: State) -> None:
-        super().__init__(context.model, state)
+    def __init__(self, context: ClientContext, state: State | None = None) -> None:
+        sent = context.broadcast
+        super().__init__(context.model, {**sent.weights, **sent.buffers} if state is None else state)
         self._images = len(context.labels)
         self._kept: dict[int, tuple[Tensor, Tensor]] = {}  # of each kind of answer: the answers, and which are there
         norms = [module for module in self._model.modules() if isinstance(module, _BatchNorm)]

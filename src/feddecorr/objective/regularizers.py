@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar
 
 from pydantic import Field, PositiveFloat, PositiveInt
@@ -42,7 +43,9 @@ class FedDecorr(Regularizer):
 
 
 class Weighted(Regularizer):
-    """A loss of the batch's representations, times a weight."""
+    """A loss of the batch's representations, times a weight; further options are those of the function."""
+
+    function: ClassVar[Callable[..., Tensor]]
 
     weight: float = Field(0.1, ge=0, description="weight of the term")
 
@@ -51,82 +54,66 @@ class Weighted(Regularizer):
         return self.weight * self.loss(forward.z)
 
     def loss(self, z: Tensor) -> Tensor:
-        """Return the loss itself."""
-        raise NotImplementedError
+        """Return the loss itself: the function with its options."""
+        return type(self).function(z, **{name: value for name, value in self if name != "weight"})
 
 
 class LogDet(Weighted):
     """Raises the log-determinant of the correlation matrix where FedDecorr lowers its norm (as FedBlade, 2026)."""
 
+    function = decorrelation.logdet
+
     weight: float = Field(1.0, ge=0, description="weight of the term")
     shrinkage: float = Field(0.01, gt=0, lt=1, description="share of the identity that is mixed in: bounds the term")
-
-    def loss(self, z: Tensor) -> Tensor:
-        """Return minus the log-determinant for each dimension."""
-        return decorrelation.logdet(z, self.shrinkage)
 
 
 class DeCov(Weighted):
     """Penalizes covariances between all dimensions (Cogswell et al., ICLR 2016)."""
 
-    weight: float = Field(0.001, ge=0, description="weight of the term, which is a sum over all pairs of dimensions")
+    function = decorrelation.decov
 
-    def loss(self, z: Tensor) -> Tensor:
-        """Return half the sum of the squared covariances."""
-        return decorrelation.decov(z)
+    weight: float = Field(0.001, ge=0, description="weight of the term, which is a sum over all pairs of dimensions")
 
 
 class StructuredDeCov(Weighted):
     """Penalizes covariances between groups of dimensions, not within (Xiong et al., ICDM 2016)."""
 
+    function = decorrelation.structured_decov
+
     weight: float = Field(0.001, ge=0, description="weight of the term, which is a sum over all pairs of dimensions")
     size: PositiveInt = Field(8, description="dimensions in a group")
-
-    def loss(self, z: Tensor) -> Tensor:
-        """Return half the sum of the squared covariances between groups."""
-        return decorrelation.structured_decov(z, self.size)
 
 
 class Singular(Weighted):
     """Evens out the covariance's singular values: L_singular, the yardstick of the FedDecorr paper."""
 
-    def loss(self, z: Tensor) -> Tensor:
-        """Return the variance of the singular values."""
-        return decorrelation.singular(z)
+    function = decorrelation.singular
 
 
 class VICRegCovariance(Weighted):
     """The covariance term of VICReg (Bardes, Ponce and LeCun, ICLR 2022)."""
 
-    def loss(self, z: Tensor) -> Tensor:
-        """Return the sum of the squared covariances for each dimension."""
-        return decorrelation.vicreg_covariance(z)
+    function = decorrelation.vicreg_covariance
 
 
 class VICRegVariance(Weighted):
     """The variance term of VICReg: lifts standard deviations to one (Bardes, Ponce and LeCun, ICLR 2022)."""
 
-    def loss(self, z: Tensor) -> Tensor:
-        """Return the mean shortfall of the standard deviations."""
-        return decorrelation.vicreg_variance(z)
+    function = decorrelation.vicreg_variance
 
 
 class SpectralEntropy(Weighted):
     """Maximizes the effective rank (Roy and Vetterli, 2007) of the batch's representations."""
 
-    def loss(self, z: Tensor) -> Tensor:
-        """Return minus the logarithm of the effective rank."""
-        return decorrelation.spectral_entropy(z)
+    function = decorrelation.spectral_entropy
 
 
 class Uniformity(Weighted):
     """Spreads representations evenly over the unit sphere (Wang and Isola, ICML 2020; FedUV: Son et al., CVPR 2024)."""
 
-    t: PositiveFloat = Field(2.0, description="t of the kernel exp(−t·‖u−v‖²): how near samples count as near")
+    function = contrastive.uniformity
 
-    def loss(self, z: Tensor) -> Tensor:
-        """Return the logarithm of the mean kernel."""
-        return contrastive.uniformity(z, self.t)
+    t: PositiveFloat = Field(2.0, description="t of the kernel exp(−t·‖u−v‖²): how near samples count as near")
 
 
 class SupervisedContrastive(Regularizer):

@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, PositiveInt, model_validator
 
-from feddecorr.core.parsing import read_list
 from feddecorr.core.registry import Config
+from feddecorr.core.text import read_list
 
 
 class Network(Config):

@@ -10,9 +10,7 @@ import plotly.graph_objects as go
 import torch
 from numpy.typing import NDArray
 
-from feddecorr.collapse import averaging, contributions
-from feddecorr.collapse.averaging import AveragedRound
-from feddecorr.collapse.contributions import Blame
+from feddecorr.collapse.averaging import AveragedRound, Blame
 from feddecorr.collapse.diagnosis import MEANINGS, Diagnosis, find_reference, rows
 from feddecorr.collapse.spectrum import SHOWN_VALUES
 from feddecorr.errors import UserError
@@ -161,7 +159,7 @@ def averaging_sections(found: AveragedRound) -> Iterator[Section]:
     """Yield what averaging did: in words, in tables, along the way to the average and layer by layer."""
     said = " ".join(found.answer())
     text = f"{said} The tail is the share of the variance beyond as many directions as the classes need."
-    yield Section(f"Averaging: {found.name}", text, headings=averaging.HEADINGS, rows=found.rows())
+    yield Section(f"Averaging: {found.name}", text, headings=found.HEADINGS, rows=found.rows())
     text = "Models on the straight way from a client's to the average, all weights and statistics mixed by that share."
     ranks = {f"client {way.client}": (way.shares, way.effective_ranks) for way in found.ways}
     yield Section(f"The way to the average: {found.name}", text, figure=_lines(ranks, SHARE, "effective rank"))
@@ -175,7 +173,7 @@ def averaging_sections(found: AveragedRound) -> Iterator[Section]:
         local, average = zip(*found.layers.values(), strict=True)
         groups: dict[str, Sequence[float | None]] = {"mean of the clients' models": local, "their average": average}
         figure = figures.bars(groups, list(found.layers), "layer", "effective rank of its input")
-        headings, rows = averaging.LAYER_HEADINGS, found.layer_rows()
+        headings, rows = found.LAYER_HEADINGS, found.layer_rows()
         yield Section(f"Layer by layer: {found.name}", text, figure=figure, headings=headings, rows=rows)
 
 
@@ -191,9 +189,7 @@ def blame_section(found: Blame) -> Section:
         "what the average has more without it": [found.raised(each) for each in found.suspects],
     }
     figure = figures.bars(groups, [str(each.client) for each in found.suspects], "client", "dimensions")
-    return Section(
-        f"Who is to blame: {found.name}", text, figure=figure, headings=contributions.HEADINGS, rows=found.rows()
-    )
+    return Section(f"Who is to blame: {found.name}", text, figure=figure, headings=found.HEADINGS, rows=found.rows())
 
 
 def _lines(lines: Mapping[str, tuple[Sequence[float], Sequence[float | None]]], x: str, y: str) -> go.Figure:

@@ -19,6 +19,7 @@ from plotly.offline import get_plotlyjs
 
 from feddecorr.core.escaping import csv_cell, markdown, plotly_text, visible
 from feddecorr.core.files import write_bytes, write_json
+from feddecorr.core.text import plotly_text, visible
 from feddecorr.report import figures, printed
 from feddecorr.report.picture import StudyContent
 from feddecorr.results.study import Finding, Table

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from feddecorr.core.escaping import matplotlib_text
 from feddecorr.core.files import write_bytes
+from feddecorr.core.text import matplotlib_text
 from feddecorr.errors import UserError
 from feddecorr.report.picture import Panel, Picture, Series
 

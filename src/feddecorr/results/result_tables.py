@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from feddecorr.core.escaping import csv_cell, latex, markdown
+from feddecorr.core.text import csv_cell, latex, markdown
 from feddecorr.errors import UserError
 from feddecorr.results.cells import NOT_MEASURED, Cell
 from feddecorr.results.groups import group_runs, name_cell, short_name

@@ -18,7 +18,7 @@ from typing_extensions import TypedDict
 from feddecorr.config.experiment import Experiment
 from feddecorr.config.schedules import SCHEDULES
 from feddecorr.core.files import write_bytes
-from feddecorr.core.parsing import parse_json, to_json
+from feddecorr.core.text import parse_json, to_json
 from feddecorr.core.trust import CLOSED
 from feddecorr.errors import UserError
 from feddecorr.runs.directory import RunDirectory

@@ -21,7 +21,6 @@ from feddecorr.collapse.diagnosis import Diagnosis, Subject, measure_custom
 from feddecorr.collapse.gathered import Batch, ChunkStatistics, add_up
 from feddecorr.collapse.measures import Principal, measure_spread
 from feddecorr.collapse.neural_collapse import DecisionMeasures
-from feddecorr.collapse.passes import layer_ranks
 from feddecorr.collapse.representation import capture_representations, find_classifier
 from feddecorr.collapse.statistics import Statistics
 from feddecorr.collapse.weights import classifier_weight

@@ -13,8 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from feddecorr.core.files import save_tensors, write_bytes
-from feddecorr.core.temporary import temporary_folder
+from feddecorr.core.files import save_tensors, temporary_folder, write_bytes
 from feddecorr.core.trust import STRANGER, Trust
 from feddecorr.data.dataset import Images
 from feddecorr.errors import RunError, UserError

@@ -10,9 +10,8 @@ import numpy as np
 
 from feddecorr.config.experiment import Experiment
 from feddecorr.core.messages import Failure, Server, Update
-from feddecorr.core.randomness import first_of_permutation, frozen_stream, named_seed
+from feddecorr.core.randomness import first_of_permutation, frozen_stream, named_seed, threads
 from feddecorr.core.states import STATISTICS, Mean, not_finite
-from feddecorr.core.threads import threads
 from feddecorr.errors import RunError
 from feddecorr.server.federation import Federation, RunClients
 from feddecorr.server.validation import ExpectedUpdates, UpdateValidator

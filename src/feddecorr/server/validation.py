@@ -22,9 +22,8 @@ from feddecorr.core.checks import (
     shown,
 )
 from feddecorr.core.evidence import Evidence
-from feddecorr.core.messages import Broadcast, Failure, Update
+from feddecorr.core.messages import FIELDS, MOST_TERMS, Broadcast, Failure, Update
 from feddecorr.core.states import State, has_layout, magnitudes, match_layout, misfits
-from feddecorr.core.wire import FIELDS, MOST_TERMS
 from feddecorr.errors import RunError, UserError
 from feddecorr.server.federation import Federation
 from feddecorr.training.shards import batch_sizes

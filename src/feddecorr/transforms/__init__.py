@@ -2,8 +2,7 @@
 
 from feddecorr.core.registry import Registry
 from feddecorr.transforms.attack import Attack
-from feddecorr.transforms.clipping import Clip
-from feddecorr.transforms.private import LocallyPrivate, Private
+from feddecorr.transforms.private import Clip, LocallyPrivate, Private
 from feddecorr.transforms.robust import GeometricMedian, Krum, Median, TrimmedMean
 from feddecorr.transforms.transform import Transform, Updates
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from scipy.integrate import DOP853
 
-from feddecorr.core.threads import threads
+from feddecorr.core.randomness import threads
 from feddecorr.errors import RunError, UserError
 from feddecorr.loss.decorrelation import Normalization, feddecorr
 from feddecorr.paper.theory.network import Array, FlowTerm, Weights, check, gradients

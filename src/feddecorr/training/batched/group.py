@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import torch
 
 from feddecorr.core.messages import Broadcast, Update
+from feddecorr.core.randomness import threads
 from feddecorr.core.states import State, not_finite
 from feddecorr.core.threads import threads
 from feddecorr.objective.context import Trained

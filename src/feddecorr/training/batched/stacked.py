@@ -14,8 +14,13 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import adaptive_avg_pool2d, avg_pool2d, batch_norm, conv2d, group_norm, max_pool2d
 from torch.overrides import TorchFunctionMode
 
-from feddecorr.collapse.feature_maps import FeatureMaps, capture_feature_maps
-from feddecorr.collapse.representation import Representations, capture_representations, find_classifier
+from feddecorr.collapse.representation import (
+    FeatureMaps,
+    Representations,
+    capture_feature_maps,
+    capture_representations,
+    find_classifier,
+)
 from feddecorr.core.states import State
 
 BLOCK = 8
