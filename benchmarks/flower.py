@@ -26,8 +26,7 @@ import psutil
 
 from benchmarks.recording import write_record
 from feddecorr.config.overrides import read_overrides
-from feddecorr.core.messages import Broadcast
-from feddecorr.core.wire import from_bytes, to_bytes
+from feddecorr.core.messages import Broadcast, from_bytes, to_bytes
 from feddecorr.flower.engine import start_simulation
 from feddecorr.runs.pipeline import run
 from feddecorr.server.federation import Simulation

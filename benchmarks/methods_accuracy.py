@@ -21,7 +21,6 @@ from benchmarks.recording import write_record
 from feddecorr.config.overrides import read_overrides
 from feddecorr.core.randomness import threads
 from feddecorr.core.states import State
-from feddecorr.core.threads import threads
 from feddecorr.engines.processes import keep_freed_memory
 from feddecorr.methods import METHODS
 from feddecorr.runs.pipeline import run

@@ -17,8 +17,7 @@ from command_line import CommandLine
 from local_grid import LocalGrid
 from sites import connect, federated, write_pictures, write_sites
 
-from feddecorr.core.messages import Broadcast
-from feddecorr.core.wire import to_bytes
+from feddecorr.core.messages import Broadcast, to_bytes
 from feddecorr.deployment import server_app as deployment
 from feddecorr.errors import RunError
 from feddecorr.flower import connected_nodes, node

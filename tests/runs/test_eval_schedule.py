@@ -7,7 +7,7 @@ from feddecorr.cli.demo import RUNS, SETTINGS
 from feddecorr.collapse.diagnosis import Diagnosis
 from feddecorr.core.messages import Server, Update
 from feddecorr.errors import UserError
-from feddecorr.loss.dying import DyingFeatures
+from feddecorr.loss.module import DyingFeatures
 from feddecorr.runs.evaluation import Evaluator, rhythm
 from feddecorr.runs.pipeline import run
 from feddecorr.settings.flat import parse_settings

@@ -24,8 +24,7 @@ from feddecorr.core.checks import printable
 from feddecorr.core.client_memory import Memories
 from feddecorr.core.evidence import Evidence
 from feddecorr.core.files import read_json, reading, write_json
-from feddecorr.core.messages import Broadcast, Failure, Server, Update
-from feddecorr.core.wire import from_bytes, to_bytes
+from feddecorr.core.messages import Broadcast, Failure, Server, Update, from_bytes, to_bytes
 from feddecorr.data import DATA
 from feddecorr.data.dataset import Dataset
 from feddecorr.errors import RunError, UserError

@@ -19,7 +19,6 @@ from feddecorr.core.client_memory import Memories
 from feddecorr.core.messages import Broadcast, Failure, Update
 from feddecorr.core.randomness import parallel_jobs
 from feddecorr.core.states import State
-from feddecorr.core.threads import parallel_jobs
 from feddecorr.core.trust import own_modules_found
 from feddecorr.engines.engine import ClientRunner, Engine
 from feddecorr.engines.processes import context, keep_freed_memory, require_open_files, return_freed_memory

@@ -24,10 +24,9 @@ from pydantic import Field, PositiveFloat, PositiveInt
 from feddecorr.core.checks import shown
 from feddecorr.core.client_memory import Memories
 from feddecorr.core.files import save_tensors, write_json
-from feddecorr.core.messages import Broadcast, Failure, Update
-from feddecorr.core.threads import parallel_jobs
+from feddecorr.core.messages import Broadcast, Failure, Update, from_bytes, to_bytes
+from feddecorr.core.randomness import parallel_jobs
 from feddecorr.core.trust import VARIABLE, own_modules_found
-from feddecorr.core.wire import from_bytes, to_bytes
 from feddecorr.engines.engine import Engine
 from feddecorr.errors import RunError, UserError
 from feddecorr.server.federation import RunClients

@@ -19,12 +19,11 @@ from feddecorr.config.overrides import read_overrides
 from feddecorr.core.client_memory import Memories
 from feddecorr.core.evidence import Evidence
 from feddecorr.core.files import load_tensors
-from feddecorr.core.messages import Broadcast, failure
+from feddecorr.core.messages import Broadcast, failure, from_bytes, to_bytes
 from feddecorr.core.paths import InnerPath
+from feddecorr.core.randomness import threads
 from feddecorr.core.states import State, load_into
-from feddecorr.core.threads import threads
 from feddecorr.core.trust import STRANGER
-from feddecorr.core.wire import from_bytes, to_bytes
 from feddecorr.data import DATA, Data
 from feddecorr.data.dataset import Images, PixelSums
 from feddecorr.engines.processes import keep_freed_memory

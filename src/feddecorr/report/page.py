@@ -17,9 +17,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from plotly.io import to_json
 from plotly.offline import get_plotlyjs
 
-from feddecorr.core.escaping import csv_cell, markdown, plotly_text, visible
 from feddecorr.core.files import write_bytes, write_json
-from feddecorr.core.text import plotly_text, visible
+from feddecorr.core.text import csv_cell, markdown, plotly_text, visible
 from feddecorr.report import figures, printed
 from feddecorr.report.picture import StudyContent
 from feddecorr.results.study import Finding, Table

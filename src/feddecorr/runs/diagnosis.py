@@ -11,15 +11,22 @@ from pathlib import Path
 import numpy as np
 from torch import nn
 
-from feddecorr.collapse.averaging import AveragedRound, Averaging, Way, mean_by_layer, tail_of
-from feddecorr.collapse.contributions import Blame, Suspect, rank_within
+from feddecorr.collapse.averaging import (
+    AveragedRound,
+    Averaging,
+    Blame,
+    Suspect,
+    Way,
+    mean_by_layer,
+    rank_within,
+    tail_of,
+)
 from feddecorr.collapse.diagnosis import Diagnosis
 from feddecorr.config.experiment import Experiment
-from feddecorr.core.files import load_tensors, save_tensors
+from feddecorr.core.files import load_tensors, save_tensors, temporary_folder
 from feddecorr.core.messages import Update
+from feddecorr.core.randomness import parallel_jobs
 from feddecorr.core.states import STATISTICS, Mean, State, load_into
-from feddecorr.core.temporary import temporary_folder
-from feddecorr.core.threads import parallel_jobs
 from feddecorr.core.trust import STRANGER, Trust
 from feddecorr.errors import UserError
 from feddecorr.models.batchnorm import use_batch_statistics

@@ -19,10 +19,10 @@ from feddecorr.config.experiment import Experiment
 from feddecorr.core.client_memory import SUFFIX, Memories
 from feddecorr.core.files import AnyPath, digest_of, load_note, load_tensors, read_json, reading, save_tensors
 from feddecorr.core.messages import Server
-from feddecorr.core.parsing import parse_json
 from feddecorr.core.paths import HeldError, InnerPath
 from feddecorr.core.registry import Config
 from feddecorr.core.states import State, match_layout, misfits
+from feddecorr.core.text import parse_json
 from feddecorr.core.trust import CLOSED, Trust
 from feddecorr.errors import UserError
 from feddecorr.partition.heterogeneity import LabelCounts

@@ -17,23 +17,21 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from feddecorr.collapse.averaging import Averaging
-from feddecorr.collapse.diagnosis import Diagnosis, Subject, measure_custom
-from feddecorr.collapse.gathered import Batch, ChunkStatistics, add_up
-from feddecorr.collapse.measures import Principal, measure_spread
+from feddecorr.collapse.diagnosis import Diagnosis, Subject, layer_ranks, measure_custom
+from feddecorr.collapse.measures import Principal, classifier_weight, measure_spread
 from feddecorr.collapse.neural_collapse import DecisionMeasures
 from feddecorr.collapse.representation import capture_representations, find_classifier
-from feddecorr.collapse.statistics import Statistics
-from feddecorr.collapse.weights import classifier_weight
+from feddecorr.collapse.statistics import Batch, ChunkStatistics, Statistics, add_up
 from feddecorr.config.experiment import Experiment
 from feddecorr.config.training import Evaluation
 from feddecorr.core.checks import printable
 from feddecorr.core.evidence import Evidence
 from feddecorr.core.messages import Broadcast, RoundInfo, Server, Update
+from feddecorr.core.randomness import threads
 from feddecorr.core.states import STATISTICS, Mean, State, load_into
-from feddecorr.core.threads import threads
 from feddecorr.data.dataset import Images
 from feddecorr.errors import RunError, UserError
-from feddecorr.loss.dying import DyingWatch
+from feddecorr.loss.module import DyingWatch
 from feddecorr.objective.reference_models import Look, Reference
 from feddecorr.objective.regularizers import FedDecorr
 from feddecorr.server.federation import Evaluating, Federation

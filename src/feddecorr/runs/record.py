@@ -22,10 +22,10 @@ from feddecorr.collapse.averaging import Averaging
 from feddecorr.collapse.diagnosis import Diagnosis
 from feddecorr.collapse.measures import is_recorded
 from feddecorr.core.files import reading
-from feddecorr.core.parsing import parse_json, to_json
 from feddecorr.core.paths import MIB, InnerPath
 from feddecorr.core.registry import Config, explain
 from feddecorr.core.states import State
+from feddecorr.core.text import parse_json, to_json
 from feddecorr.errors import RunError, UserError, nearest
 from feddecorr.runs.evaluation import Evaluated
 from feddecorr.server.rounds import Round

@@ -13,17 +13,19 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from feddecorr.collapse.feature_maps import FeatureMaps, capture_feature_maps
-from feddecorr.collapse.representation import Representations, capture_representations
+from feddecorr.collapse.representation import (
+    FeatureMaps,
+    Representations,
+    capture_feature_maps,
+    capture_representations,
+)
 from feddecorr.core.messages import Broadcast, Update
-from feddecorr.core.randomness import Stream
+from feddecorr.core.randomness import Stream, threads
 from feddecorr.core.states import State, copy_into
-from feddecorr.core.threads import threads
 from feddecorr.errors import RunError
 from feddecorr.models.batchnorm import freeze_statistics
-from feddecorr.objective.context import ClientContext, Trained
 from feddecorr.objective.optimizers import clip
-from feddecorr.objective.terms import Pass, Term, combine, cross_entropy
+from feddecorr.objective.terms import ClientContext, Pass, Term, Trained, combine, cross_entropy
 from feddecorr.training.shards import LabelledBatch, Shard, Visits
 from feddecorr.training.task import Task
 

@@ -10,8 +10,7 @@ import torch
 from feddecorr.core.messages import Broadcast, Update
 from feddecorr.core.randomness import threads
 from feddecorr.core.states import State, not_finite
-from feddecorr.core.threads import threads
-from feddecorr.objective.context import Trained
+from feddecorr.objective.terms import Trained
 from feddecorr.training.batched.grouping import mixes_rows
 from feddecorr.training.batched.learner import BatchedLearner
 from feddecorr.training.client import Client, ClientError, ClientRound, OutBuffers, Outcome, load
