@@ -40,7 +40,7 @@ from feddecorr.data.npz import Npz
 from feddecorr.data.table_file import TableFile
 from feddecorr.errors import UserError
 from feddecorr.models.weights import read_weights, weights_digest
-from feddecorr.partition.split_file import read_split
+from feddecorr.partition.external import read_split
 from feddecorr.report.runs_page import write_report
 from feddecorr.results.frames import load_runs
 from feddecorr.results.result_tables import tabulate

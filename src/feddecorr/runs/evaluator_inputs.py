@@ -10,7 +10,7 @@ from torch import nn
 from feddecorr.collapse.diagnosis import Diagnosis
 from feddecorr.core.states import State, load_into
 from feddecorr.core.threads import parallel_jobs
-from feddecorr.models.batchnorm import use_batch_statistics
+from feddecorr.models.model import use_batch_statistics
 from feddecorr.runs.evaluation import Evaluator
 from feddecorr.server.federation import Simulation
 

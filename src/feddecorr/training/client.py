@@ -12,7 +12,7 @@ from torch import Tensor
 from feddecorr.core.messages import Broadcast, Update
 from feddecorr.core.states import State, copy_into
 from feddecorr.core.threads import threads
-from feddecorr.models.batchnorm import freeze_statistics
+from feddecorr.models.model import freeze_statistics
 from feddecorr.objective.context import Trained
 from feddecorr.training.client_round import ClientRound
 from feddecorr.training.shards import Shard
