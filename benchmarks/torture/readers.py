@@ -30,10 +30,10 @@ from feddecorr.core.messages import Broadcast, Update
 from feddecorr.core.trust import STRANGER
 from feddecorr.core.wire import from_bytes, to_bytes
 from feddecorr.data.features import read_features
-from feddecorr.data.formats.archives import collect
-from feddecorr.data.formats.arrow import ArrowReader
-from feddecorr.data.formats.pickles import load_pickle
-from feddecorr.data.formats.pictures import decode
+from feddecorr.data.archives import collect
+from feddecorr.data.arrow import ArrowReader
+from feddecorr.data.pickles import load_pickle
+from feddecorr.data.pictures import decode
 from feddecorr.data.hugging_face import HuggingFace
 from feddecorr.data.mnist import read_idx, write_idx
 from feddecorr.data.npz import Npz
