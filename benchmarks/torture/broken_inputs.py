@@ -25,7 +25,7 @@ from typing import Any
 
 from benchmarks.recording import write_record
 from benchmarks.torture.readers import READERS, Reader
-from feddecorr.data.formats.arrow import COMMAND
+from feddecorr.data.arrow import COMMAND
 from feddecorr.errors import RunError, UserError
 
 WORDS = [

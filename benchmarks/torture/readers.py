@@ -29,17 +29,17 @@ from feddecorr.core.evidence import Evidence
 from feddecorr.core.messages import Broadcast, Update, from_bytes, to_bytes
 from feddecorr.core.trust import STRANGER
 from feddecorr.data.features import read_features
-from feddecorr.data.formats.archives import collect
-from feddecorr.data.formats.arrow import ArrowReader
-from feddecorr.data.formats.pickles import load_pickle
-from feddecorr.data.formats.pictures import decode
+from feddecorr.data.archives import collect
+from feddecorr.data.arrow import ArrowReader
+from feddecorr.data.pickles import load_pickle
+from feddecorr.data.pictures import decode
 from feddecorr.data.hugging_face import HuggingFace
 from feddecorr.data.mnist import read_idx, write_idx
 from feddecorr.data.npz import Npz
 from feddecorr.data.table_file import TableFile
 from feddecorr.errors import UserError
 from feddecorr.models.weights import read_weights, weights_digest
-from feddecorr.partition.split_file import read_split
+from feddecorr.partition.external import read_split
 from feddecorr.report.runs_page import write_report
 from feddecorr.results.frames import load_runs
 from feddecorr.results.result_tables import tabulate

@@ -5,8 +5,17 @@ from small import result, small
 from torch import Tensor
 
 from feddecorr.data import augmentation
-from feddecorr.data.augmentation import AMOUNTS, POLICY, augment, autoaugment, crop, flip
-from feddecorr.data.image_operations import VALUE_OPERATIONS, WARPS, operate
+from feddecorr.data.augmentation import (
+    AMOUNTS,
+    POLICY,
+    VALUE_OPERATIONS,
+    WARPS,
+    augment,
+    autoaugment,
+    crop,
+    flip,
+    operate,
+)
 from feddecorr.errors import UserError
 from feddecorr.runs.pipeline import run
 

@@ -7,7 +7,7 @@ import torch
 from PIL import Image, ImageEnhance, ImageOps
 from torch import Tensor
 
-from feddecorr.data.image_operations import FILL, VALUE_OPERATIONS, WARPS, operate
+from feddecorr.data.augmentation import FILL, VALUE_OPERATIONS, WARPS, operate
 
 Pillow = Callable[[Image.Image, float], Image.Image]
 

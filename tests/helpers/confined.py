@@ -79,7 +79,7 @@ def _run(words: Sequence[str], memory: int, folder: str, told: str) -> None:
 
 
 def _refuse(event: str, arguments: tuple[Any, ...]) -> None:
-    from feddecorr.data.formats.arrow import COMMAND  # noqa: PLC0415 - loaded by the server of forks
+    from feddecorr.data.arrow import COMMAND  # noqa: PLC0415 - loaded by the server of forks
 
     if event in REACHING and not (event == "subprocess.Popen" and tuple(arguments[1]) == COMMAND):
         raise SystemError(f"a stranger's file reached out: {event} {arguments}")

@@ -8,7 +8,7 @@ from torch.nn.functional import cross_entropy
 from feddecorr.core.randomness import threads
 from feddecorr.core.states import State
 from feddecorr.errors import UserError
-from feddecorr.models.batchnorm import freeze_statistics, use_batch_statistics
+from feddecorr.models.model import freeze_statistics, use_batch_statistics
 from feddecorr.runs.pipeline import run
 from feddecorr.server.federation import Simulation
 from feddecorr.training.client import Client

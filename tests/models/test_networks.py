@@ -13,8 +13,7 @@ from feddecorr.core.randomness import seeded
 from feddecorr.errors import UserError
 from feddecorr.models import MODELS, LeNet, MobileNetV2, Model, ResNet18, ResNet20, ResNet32, Transformer
 from feddecorr.models.model import ConvolutionalModel
-from feddecorr.models.resnet import PaddedShortcut
-from feddecorr.models.transformer import Patches
+from feddecorr.models.networks import PaddedShortcut, Patches
 
 CIFAR = (3, 32, 32)
 SMALL = (3, 8, 8)

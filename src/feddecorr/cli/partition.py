@@ -33,6 +33,7 @@ def partition(
 
         feddecorr run partition=file partition.path=split.json
     """
+    from feddecorr.partition.external import write_split  # noqa: PLC0415
     from feddecorr.partition.heterogeneity import Heterogeneity  # noqa: PLC0415
     from feddecorr.partition.split_file import write_split  # noqa: PLC0415
     from feddecorr.report import runs_page  # noqa: PLC0415

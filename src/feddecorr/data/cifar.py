@@ -14,8 +14,8 @@ from feddecorr.core.limits import brief
 from feddecorr.core.text import parse_json
 from feddecorr.data.dataset import Dataset, Images
 from feddecorr.data.download import Home, Npm, Remote
-from feddecorr.data.formats.pickles import load_pickle
-from feddecorr.data.formats.pictures import decode
+from feddecorr.data.pickles import load_pickle
+from feddecorr.data.pictures import decode
 from feddecorr.data.public import FileLayout, FileLayouts, PublicData, Recipe, compare_digests
 from feddecorr.errors import UserError
 

@@ -17,7 +17,7 @@ from feddecorr.collapse.diagnosis import Diagnosis
 from feddecorr.collapse.statistics import CHUNK, Batch
 from feddecorr.core.files import load_tensors, reading
 from feddecorr.core.limits import MEMBER, brief, check_classes, check_width, read_npz
-from feddecorr.data.formats.tables import LABELS, read_csv, read_table
+from feddecorr.data.tables import LABELS, read_csv, read_table
 from feddecorr.errors import UserError
 from feddecorr.loss.decorrelation import as_batch
 

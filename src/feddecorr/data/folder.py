@@ -13,7 +13,7 @@ from feddecorr.core.files import reading
 from feddecorr.core.limits import MEMBER, Allowance, check_classes
 from feddecorr.data import cache
 from feddecorr.data.dataset import Dataset, Images, UserData, split_off_test
-from feddecorr.data.formats.pictures import SUFFIXES, allowance_of, decode_all, is_grey
+from feddecorr.data.pictures import SUFFIXES, allowance_of, decode_all, is_grey
 from feddecorr.errors import UserError
 
 TEST_NAMES = ("test", "val", "validation")

@@ -16,10 +16,10 @@ from feddecorr.core.files import read_json, reading
 from feddecorr.core.limits import CLASSES, brief, check_classes, check_labels
 from feddecorr.core.text import parse_json
 from feddecorr.data import cache
+from feddecorr.data.arrow import ArrowReader
 from feddecorr.data.dataset import Dataset, Images, UserData, split_off_test
 from feddecorr.data.folder import TEST_NAMES, digest_of, read_picture, stamp_of
-from feddecorr.data.formats.arrow import ArrowReader
-from feddecorr.data.formats.pictures import allowance_of, decode_all, is_grey
+from feddecorr.data.pictures import allowance_of, decode_all, is_grey
 from feddecorr.errors import UserError, nearest
 
 SPLITS = {

@@ -14,9 +14,9 @@ from pydantic import Field, PositiveInt
 from torch import Tensor
 
 from feddecorr.data import cache
+from feddecorr.data.archives import MemberFilter, collect, gunzip
 from feddecorr.data.dataset import Data, Dataset, Images, content_digest
 from feddecorr.data.download import DownloadProgress, Source
-from feddecorr.data.formats.archives import MemberFilter, collect, gunzip
 from feddecorr.errors import RunError, UserError
 
 AT_ONCE = 1000

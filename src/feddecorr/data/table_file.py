@@ -13,7 +13,7 @@ from pydantic import Field, field_validator
 from feddecorr.core.files import reading
 from feddecorr.core.limits import brief, check_classes
 from feddecorr.data.dataset import Augmentation, Dataset, Images, UserData, split_off_test
-from feddecorr.data.formats.tables import read_table
+from feddecorr.data.tables import read_table
 from feddecorr.errors import UserError, nearest
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import torch
 from feddecorr.core.limits import brief, check_classes
 from feddecorr.data.dataset import Dataset, Images
 from feddecorr.data.download import Home, Remote
-from feddecorr.data.formats.pictures import decode
+from feddecorr.data.pictures import decode
 from feddecorr.data.public import PublicData, Recipe
 from feddecorr.errors import UserError
 

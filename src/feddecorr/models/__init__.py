@@ -1,14 +1,9 @@
 """Networks by name."""
 
 from feddecorr.core.registry import Registry
-from feddecorr.models.convnet import ConvNet
 from feddecorr.models.custom import Custom
-from feddecorr.models.lenet import LeNet
-from feddecorr.models.mlp import MLP
-from feddecorr.models.mobilenet import MobileNetV2
 from feddecorr.models.model import Model, Shape
-from feddecorr.models.resnet import ResNet18, ResNet20, ResNet32
-from feddecorr.models.transformer import Transformer
+from feddecorr.models.networks import MLP, ConvNet, LeNet, MobileNetV2, ResNet18, ResNet20, ResNet32, Transformer
 
 MODELS = Registry(
     "model",

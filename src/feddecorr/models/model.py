@@ -1,4 +1,4 @@
-"""The base classes of the networks."""
+"""The base classes of the networks, and the running statistics of their BatchNorm."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pydantic import Field, PositiveFloat, PositiveInt, field_validator, model_v
 from torch import Tensor, nn
 
 from feddecorr.core.registry import Config
+from feddecorr.errors import UserError
 from feddecorr.models.heads import TEMPERATURE, TEMPERED, Head, build_head
 from feddecorr.models.weights import load_weights, read_weights, weights_digest
 
@@ -131,3 +132,32 @@ class Residual(nn.Module):
 def pool() -> nn.Sequential:
     """Return the mean over height and width, whatever they are."""
     return nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())
+
+
+def freeze_statistics(model: nn.Module) -> None:
+    """Normalize by the running statistics and keep them unchanged, until the next `train()` or `eval()`."""
+    for module in _with_statistics(model):
+        module.eval()
+
+
+def use_batch_statistics(model: nn.Module, images: int, batch: int) -> None:
+    """Normalize each batch by its own statistics from now on, even in evaluation.
+
+    Raises an error if the network has no running statistics, or if a batch would hold a single image, which has no
+    statistics of its own.
+    """
+    modules = _with_statistics(model)
+    if not modules:
+        raise UserError("the model keeps no BatchNorm statistics: there is nothing to replace by those of a batch")
+    if 1 in (batch, images % batch):
+        raise UserError(
+            f"{images} images in batches of {batch} (evaluation.batch) leave a batch of one, which has no statistics"
+        )
+    for module in modules:
+        for name in ("running_mean", "running_var", "num_batches_tracked"):
+            setattr(module, name, None)
+        module.track_running_stats = False  # type: ignore[assignment]  # modules take any attribute
+
+
+def _with_statistics(model: nn.Module) -> list[nn.Module]:
+    return [module for module in model.modules() if isinstance(getattr(module, "running_mean", None), Tensor)]

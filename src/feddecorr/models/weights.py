@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from feddecorr.core.files import load_tensors
 from feddecorr.core.limits import Allowance, brief, read_at_most
 from feddecorr.core.states import State, copy_into, misfits, state_dict_names
-from feddecorr.data.formats.pickles import PickleReader, StandIn, count_elements
+from feddecorr.data.pickles import PickleReader, StandIn, count_elements
 from feddecorr.errors import UserError
 
 

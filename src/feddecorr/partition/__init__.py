@@ -1,11 +1,9 @@
 """Splits: from the training labels to the indices of each client's examples."""
 
 from feddecorr.core.registry import Registry
-from feddecorr.partition.dirichlet import Dirichlet, Homogeneous, Quantity
-from feddecorr.partition.flower_datasets import FlowerPartitioner
-from feddecorr.partition.shards import ClassesPerClient
+from feddecorr.partition.external import FlowerPartitioner, SplitFile
+from feddecorr.partition.skew import ClassesPerClient, Dirichlet, Homogeneous, Quantity
 from feddecorr.partition.split import Indices, Partition, Parts
-from feddecorr.partition.split_file import SplitFile
 
 PARTITIONS = Registry(
     "partition",

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from feddecorr.data.features import read_features
-from feddecorr.data.formats.tables import read_csv
+from feddecorr.data.tables import read_csv
 from feddecorr.errors import UserError
 
 

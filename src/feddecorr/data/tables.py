@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from feddecorr.core.files import reading
 from feddecorr.core.limits import brief, check_columns
-from feddecorr.data.formats.arrow import ArrowReader
+from feddecorr.data.arrow import ArrowReader
 from feddecorr.errors import RunError, UserError
 
 if TYPE_CHECKING:

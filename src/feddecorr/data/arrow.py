@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from feddecorr.core.limits import MEMBER, PACKED, TOTAL, Allowance, brief, check_columns
-from feddecorr.data.formats import arrow_process
-from feddecorr.data.formats.arrow_process import LENGTHS
+from feddecorr.data import arrow_process
+from feddecorr.data.arrow_process import LENGTHS
 from feddecorr.errors import RunError, UserError, explain_refusal
 
 COMMAND = (sys.executable, "-P", arrow_process.__file__)

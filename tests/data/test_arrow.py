@@ -23,9 +23,9 @@ import pytest
 from benchmarks.torture.broken_inputs import mutate
 
 from feddecorr.core.limits import ALWAYS, MEMBER
-from feddecorr.data.formats import arrow
-from feddecorr.data.formats.arrow import CRASHED, ArrowReader
-from feddecorr.data.formats.tables import read_table
+from feddecorr.data import arrow
+from feddecorr.data.arrow import CRASHED, ArrowReader
+from feddecorr.data.tables import read_table
 from feddecorr.errors import RunError, UserError
 
 CRASHES = {
@@ -215,7 +215,7 @@ def test_the_process_ends_when_nobody_reads_any_more(tmp_path: Path) -> None:
 WAITING = """
 import sys, time
 from pathlib import Path
-from feddecorr.data.formats.arrow import ArrowReader
+from feddecorr.data.arrow import ArrowReader
 tables = ArrowReader()
 rows = tables.rows(Path(sys.argv[1]), ["image"])
 next(rows)
@@ -246,7 +246,7 @@ def test_neither_the_working_directory_nor_the_environment_matters(tmp_path: Pat
     (tmp_path / "a.parquet").write_bytes(write_parquet(pictures(3)))
     for name in ("pyarrow", "json", "struct", "numpy", "feddecorr"):
         (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'run')!r}, 'w')")
-    words = "from pathlib import Path; from feddecorr.data.formats.arrow import ArrowReader as T"
+    words = "from pathlib import Path; from feddecorr.data.arrow import ArrowReader as T"
     program = f"{words}; t = T(); print(len(list(t.rows(Path('a.parquet'), ['image'])))); t.close()"
     command = [sys.executable, "-P", "-c", program]
     done = subprocess.run(command, cwd=tmp_path, env={}, capture_output=True, text=True, check=False)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from copies import write_folder, write_tar, write_zip
 
-from feddecorr.data.formats import archives as unpack
-from feddecorr.data.formats.archives import collect, gunzip
+from feddecorr.data import archives as unpack
+from feddecorr.data.archives import collect, gunzip
 from feddecorr.errors import UserError
 
 FILES = {"set/a.txt": b"a" * 3000, "set/deep/b.bin": bytes(range(256)), "set/c.not": b"unwanted"}

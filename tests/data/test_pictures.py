@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from feddecorr.data.formats.pictures import PIXELS, decode, is_grey
+from feddecorr.data.pictures import PIXELS, decode, is_grey
 from feddecorr.errors import UserError
 
 

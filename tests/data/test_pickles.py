@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from copies import python2_pickle
 
-from feddecorr.data.formats.pickles import load_pickle
+from feddecorr.data.pickles import load_pickle
 from feddecorr.errors import UserError
 
 BATCH = {"labels": [3, 1, 2], "data": np.arange(12, dtype=np.uint8).reshape(3, 4), "batch_label": "one of one"}

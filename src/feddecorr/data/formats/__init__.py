@@ -1,1 +1,0 @@
-"""The files that data sets come in."""
