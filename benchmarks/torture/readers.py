@@ -28,14 +28,14 @@ from feddecorr.config.overrides import read_overrides
 from feddecorr.core.evidence import Evidence
 from feddecorr.core.messages import Broadcast, Update, from_bytes, to_bytes
 from feddecorr.core.trust import STRANGER
-from feddecorr.data.features import read_features
 from feddecorr.data.archives import collect
 from feddecorr.data.arrow import ArrowReader
-from feddecorr.data.pickles import load_pickle
-from feddecorr.data.pictures import decode
+from feddecorr.data.features import read_features
 from feddecorr.data.hugging_face import HuggingFace
 from feddecorr.data.mnist import read_idx, write_idx
 from feddecorr.data.npz import Npz
+from feddecorr.data.pickles import load_pickle
+from feddecorr.data.pictures import decode
 from feddecorr.data.table_file import TableFile
 from feddecorr.errors import UserError
 from feddecorr.models.weights import read_weights, weights_digest

@@ -35,7 +35,6 @@ def partition(
     """
     from feddecorr.partition.external import write_split  # noqa: PLC0415
     from feddecorr.partition.heterogeneity import Heterogeneity  # noqa: PLC0415
-    from feddecorr.partition.split_file import write_split  # noqa: PLC0415
     from feddecorr.report import runs_page  # noqa: PLC0415
     from feddecorr.server.federation import Simulation  # noqa: PLC0415
     from feddecorr.settings.flat import parse_settings  # noqa: PLC0415 - PyTorch is loaded when it is needed

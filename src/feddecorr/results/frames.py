@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from feddecorr.config.overrides import flatten
 from feddecorr.core.files import write_bytes
 from feddecorr.core.text import csv_cell
-from feddecorr.data.formats.tables import pandas_library
+from feddecorr.data.tables import pandas_library
 from feddecorr.errors import UserError
 from feddecorr.results.summary import Summary, read_summaries
 

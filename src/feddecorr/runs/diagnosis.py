@@ -29,7 +29,7 @@ from feddecorr.core.randomness import parallel_jobs
 from feddecorr.core.states import STATISTICS, Mean, State, load_into
 from feddecorr.core.trust import STRANGER, Trust
 from feddecorr.errors import UserError
-from feddecorr.models.batchnorm import use_batch_statistics
+from feddecorr.models.model import use_batch_statistics
 from feddecorr.models.weights import load_weights
 from feddecorr.partition.heterogeneity import Heterogeneity
 from feddecorr.runs.directory import RunDirectory

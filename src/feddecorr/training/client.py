@@ -23,7 +23,7 @@ from feddecorr.core.messages import Broadcast, Update
 from feddecorr.core.randomness import Stream, threads
 from feddecorr.core.states import State, copy_into
 from feddecorr.errors import RunError
-from feddecorr.models.batchnorm import freeze_statistics
+from feddecorr.models.model import freeze_statistics
 from feddecorr.objective.optimizers import clip
 from feddecorr.objective.terms import ClientContext, Pass, Term, Trained, combine, cross_entropy
 from feddecorr.training.shards import LabelledBatch, Shard, Visits
