@@ -331,17 +331,14 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 def _split(batch: Any, device: torch.device) -> tuple[list[Tensor], dict[str, Any], Tensor | None]:
     if isinstance(batch, Mapping):
-        named = {key: _move(value, device) for key, value in batch.items() if key not in ("labels", "label")}
+        others = ((key, value) for key, value in batch.items() if key not in ("labels", "label"))
+        named = {key: value.to(device) if isinstance(value, Tensor) else value for key, value in others}
         return [], named, _labels(batch.get("labels", batch.get("label")), device)
     if isinstance(batch, Tensor):
         return [batch.to(device)], {}, None
     if isinstance(batch, Sequence) and batch and isinstance(batch[0], Tensor):
         return [batch[0].to(device)], {}, _labels(batch[1] if len(batch) > 1 else None, device)
     raise UserError(f"a batch is a tensor, (inputs, labels) or a mapping with 'labels', not {type(batch).__name__}")
-
-
-def _move(value: Any, device: torch.device) -> Any:
-    return value.to(device) if isinstance(value, Tensor) else value
 
 
 def _labels(labels: Any, device: torch.device) -> Tensor | None:

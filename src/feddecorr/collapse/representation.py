@@ -6,14 +6,13 @@ The representation is what the classifier takes in; feature maps are what comes 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import takewhile
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
-from torch.utils.hooks import RemovableHandle
 
 from feddecorr.errors import UserError, nearest
 from feddecorr.loss.decorrelation import as_batch
@@ -96,14 +95,11 @@ def capture_representations(model: nn.Module, layer: str | None = None) -> Itera
         else:
             seen.parts = [taken]
 
-    handles: list[RemovableHandle] = [module.register_forward_pre_hook(catch, with_kwargs=True)]
-    if parallel:  # its replicas share the hook, each with its part of the batch
-        handles.append(model.register_forward_pre_hook(lambda _model, _inputs: seen.parts.clear()))
-    try:
+    with ExitStack() as hooks:
+        hooks.enter_context(module.register_forward_pre_hook(catch, with_kwargs=True))
+        if parallel:  # its replicas share the hook, each with its part of the batch
+            hooks.enter_context(model.register_forward_pre_hook(lambda _model, _inputs: seen.parts.clear()))
         yield seen
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def _find(model: nn.Module, layer: str | None) -> tuple[str, nn.Module]:
@@ -210,17 +206,9 @@ def capture_feature_maps(model: nn.Module) -> Iterator[FeatureMaps]:
     inside of a residual block.
     """
     levels = FeatureMaps()
-    handles = [module.register_forward_hook(levels.catch) for module in _members(model)]
-    handles.append(model.register_forward_pre_hook(levels.begin))
-    try:
+    with ExitStack() as hooks:
+        for member in model.children():
+            for module in (member, *(member.children() if isinstance(member, nn.Sequential) else ())):
+                hooks.enter_context(module.register_forward_hook(levels.catch))
+        hooks.enter_context(model.register_forward_pre_hook(levels.begin))
         yield levels
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
-def _members(model: nn.Module) -> Iterator[nn.Module]:
-    for member in model.children():
-        yield member
-        if isinstance(member, nn.Sequential):
-            yield from member.children()

@@ -58,9 +58,13 @@ class Config(BaseModel):
         except ValidationError as error:
             raise UserError(explain(error)) from error
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the options, ready for JSON: an infinite number becomes a word, which is read back as it was."""
-        return options_of(self)
+    def to_dict(self, *, defaults: bool = True) -> dict[str, Any]:
+        """Return the options, with or without those that are the defaults, ready for JSON.
+
+        An infinite number becomes a word, which is read back as it was.
+        """
+        options: dict[str, Any] = json.loads(self.model_dump_json(exclude_defaults=not defaults))
+        return options
 
     def content(self) -> dict[str, Any]:
         """Return what the value is, ready for JSON: all options but the places of files that are pinned."""
@@ -82,12 +86,6 @@ class Config(BaseModel):
     def line(cls) -> str:
         """Return the first line of the docstring, which says what the class is."""
         return (cls.__doc__ or "").strip().splitlines()[0]
-
-
-def options_of(kind: Config, *, defaults: bool = True) -> dict[str, Any]:
-    """Return the options, ready for JSON, with or without those that are the defaults."""
-    options: dict[str, Any] = json.loads(kind.model_dump_json(exclude_defaults=not defaults))
-    return options
 
 
 def _forget_places(kind: Config, dumped: dict[str, Any]) -> None:
@@ -158,7 +156,7 @@ class Registry(Generic[K]):
         """Return the options of an instance, ready for JSON, with or without those that are the (known) defaults."""
         if self.is_closed(kind):
             return dict(getattr(kind, "options"))  # noqa: B009 - the class is made while the program runs
-        return options_of(kind, defaults=defaults)
+        return kind.to_dict(defaults=defaults)
 
     def find(self, name: str, trust: Trust | None = None) -> type[K]:
         """Return the class of that name."""

@@ -197,30 +197,16 @@ class FusedAdamW(Fused):
 class SGD(Optimizer):
     """Stochastic gradient descent with `training.momentum` and `training.weight_decay`."""
 
-    def stepper(
-        self,
-        parameters: Sequence[Tensor],
-        training: Hyperparameters,
-        lr: float,
-        *,
-        stacked: bool = False,  # noqa: ARG002 - every number moves on its own
-    ) -> Stepper:
-        """Return PyTorch's fused kernel."""
+    def stepper(self, parameters: Sequence[Tensor], training: Hyperparameters, lr: float, **_: bool) -> Stepper:
+        """Return PyTorch's fused kernel: every number moves on its own, whether clients are stacked or not."""
         return FusedSGD(parameters, lr=lr, momentum=training.momentum, weight_decay=training.weight_decay)
 
 
 class AdamW(Optimizer):
     """Adam with decoupled weight decay, with `training.betas` (Loshchilov and Hutter, 2019)."""
 
-    def stepper(
-        self,
-        parameters: Sequence[Tensor],
-        training: Hyperparameters,
-        lr: float,
-        *,
-        stacked: bool = False,  # noqa: ARG002 - every number moves on its own
-    ) -> Stepper:
-        """Return PyTorch's fused kernel."""
+    def stepper(self, parameters: Sequence[Tensor], training: Hyperparameters, lr: float, **_: bool) -> Stepper:
+        """Return PyTorch's fused kernel: every number moves on its own, whether clients are stacked or not."""
         return FusedAdamW(parameters, lr=lr, betas=training.betas, weight_decay=training.weight_decay)
 
 

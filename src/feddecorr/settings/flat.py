@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from feddecorr.config.experiment import AUTO, Experiment
 from feddecorr.config.overrides import read_overrides
-from feddecorr.core.registry import Config, options_of
+from feddecorr.core.registry import Config
 from feddecorr.core.trust import Trust
 from feddecorr.errors import UserError, nearest
 from feddecorr.settings.options import REGISTRIES, RunOptions
@@ -88,7 +88,7 @@ def overrides_of(value: Experiment | RunOptions) -> list[str]:
             registry = REGISTRIES[key]
             said += overrides(key, {"name": registry.name(setting), **registry.options(setting, defaults=False)})
         elif isinstance(setting, Config):
-            said += overrides(key, options_of(setting, defaults=False))
+            said += overrides(key, setting.to_dict(defaults=False))
         elif setting != field.default:
             said += overrides(key, setting)
     return said

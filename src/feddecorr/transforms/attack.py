@@ -112,12 +112,8 @@ def _with_norm_of(noise: Tensor, like: Tensor) -> Tensor:
     return scaled
 
 
-def _flipped(update: Update, context: AttackContext) -> State:
-    return extrapolate(context.broadcast.weights, update.weights, -context.strength)
-
-
-def _scaled(update: Update, context: AttackContext) -> State:
-    return extrapolate(context.broadcast.weights, update.weights, context.strength)
+def _scaled(update: Update, context: AttackContext, factor: float) -> State:
+    return extrapolate(context.broadcast.weights, update.weights, factor)
 
 
 def _alie(update: Update, context: AttackContext) -> State:
@@ -136,8 +132,8 @@ def _times(state: State, factor: float) -> State:
 
 ATTACKS: dict[str, Callable[[Update, AttackContext], Update]] = {
     "noise": lambda update, context: replace(update, weights=_noise(update, context)),
-    "flipped": lambda update, context: replace(update, weights=_flipped(update, context)),
-    "scaled": lambda update, context: replace(update, weights=_scaled(update, context)),
+    "flipped": lambda update, context: replace(update, weights=_scaled(update, context, -context.strength)),
+    "scaled": lambda update, context: replace(update, weights=_scaled(update, context, context.strength)),
     "alie": lambda update, context: replace(update, weights=_alie(update, context)),
     "ipm": lambda update, context: replace(update, weights=_ipm(update, context)),
     "labels": lambda update, _: update,
