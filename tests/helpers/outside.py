@@ -7,6 +7,7 @@ import signal
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -17,9 +18,22 @@ from feddecorr.config.measures import Measure
 from feddecorr.core.messages import RoundInfo, Server, Update
 from feddecorr.core.states import Mean, State
 from feddecorr.methods import Method
+from feddecorr.models import ConvNet
+from feddecorr.models.model import Shape
 from feddecorr.objective.context import ClientContext, Trained
 from feddecorr.objective.optimizers import Optimizer
 from feddecorr.objective.terms import Pass, Term
+
+
+class Counted(ConvNet):
+    """A network that counts how often it is built in this process."""
+
+    builds: ClassVar[int] = 0
+
+    def build(self, shape: Shape, classes: int) -> nn.Module:
+        """Count, and build."""
+        Counted.builds += 1
+        return super().build(shape, classes)
 
 
 class Failing(Method):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -37,6 +39,8 @@ class Task:
     std: tuple[float, ...]
     device: str = "cpu"
     evaluation: Evaluation = field(default_factory=Evaluation)
+    network: nn.Module | None = field(default=None, repr=False, compare=False)
+    """The network as it was built, which nobody runs: `build_model` copies it, in the process that built it."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot be learned; a single client may well hold a single class."""
@@ -73,8 +77,19 @@ class Task:
         size = self.together.clients
         return [clients[start : start + size] for start in range(0, len(clients), size)]
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle all but the network, whose hooks cannot be: another process builds its own."""
+        return vars(self) | {"network": None}
+
+    def built(self) -> Task:
+        """Return the task with its network, which is built now."""
+        return replace(self, network=self.build_model())
+
     def build_model(self) -> nn.Module:
-        """Return the network, ready to run, always with the same first weights."""
+        """Return a network of one's own, ready to run, always with the same first weights."""
+        if self.network is not None:
+            with suppress(Exception):  # of a network that cannot be copied
+                return copy.deepcopy(self.network)
         with seeded(self.experiment.seed, "model"):
             model = self.experiment.model.build(self.shape, len(self.classes))
         return prepare(model, self.experiment.training, self.device)
