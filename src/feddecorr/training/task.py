@@ -19,7 +19,7 @@ from feddecorr.config.training import Evaluation
 from feddecorr.core.randomness import seeded
 from feddecorr.core.registry import Config
 from feddecorr.core.trust import Trust
-from feddecorr.data.dataset import Images, Standardize
+from feddecorr.data.dataset import Dataset, Images, Standardize
 from feddecorr.errors import UserError
 from feddecorr.training.batched.grouping import Together, choose
 from feddecorr.training.placement import prepare
@@ -42,6 +42,14 @@ class Task:
     network: nn.Module | None = field(default=None, repr=False, compare=False)
     """The network as it was built, which nobody runs: `build_model` copies it, in the process that built it."""
 
+    @classmethod
+    def of(
+        cls, experiment: Experiment, dataset: Dataset, device: str = "cpu", evaluation: Evaluation | None = None
+    ) -> Task:
+        """Return the task of an experiment on its data."""
+        known = (dataset.shape, dataset.classes, dataset.mean, dataset.std)
+        return cls(experiment, *known, device, evaluation or Evaluation())
+
     def __post_init__(self) -> None:
         """Refuse what cannot be learned; a single client may well hold a single class."""
         if len(self.classes) < 2:
@@ -55,11 +63,14 @@ class Task:
     @cached_property
     def together(self) -> Together:
         """How many clients train side by side; an experiment that asks for what cannot be is refused."""
-        return choose(self.experiment, self.shape, self.build_model, evaluation=self.evaluation)
+        return self._choose()
+
+    def _choose(self, *, auto: bool = False) -> Together:
+        return choose(self.experiment, self.shape, self.build_model, evaluation=self.evaluation, auto=auto)
 
     def choose_batching(self) -> tuple[Task, str]:
         """Return the task with as many clients side by side as pay off, and the reason where none do."""
-        found = choose(self.experiment, self.shape, self.build_model, evaluation=self.evaluation, auto=True)
+        found = self._choose(auto=True)
         update = {"clients_per_batch": found.clients, "pre_aggregate": found.merge and found.clients > 1}
         training = self.experiment.training.model_copy(update=update)
         return replace(self, experiment=self.experiment.model_copy(update={"training": training})), found.because
