@@ -7,6 +7,7 @@ import signal
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +20,17 @@ from feddecorr.core.states import Mean, State
 from feddecorr.methods import Method
 from feddecorr.objective.optimizers import Optimizer
 from feddecorr.objective.terms import ClientContext, Pass, Term, Trained
+
+
+class Counted(ConvNet):
+    """A network that counts how often it is built in this process."""
+
+    builds: ClassVar[int] = 0
+
+    def build(self, shape: Shape, classes: int) -> nn.Module:
+        """Count, and build."""
+        Counted.builds += 1
+        return super().build(shape, classes)
 
 
 class Failing(Method):

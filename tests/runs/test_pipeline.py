@@ -1,8 +1,10 @@
 import subprocess
 import sys
 
+import outside
+import pytest
 import torch
-from small import digest, small
+from small import digest, result, small
 
 import feddecorr
 from feddecorr.runs.pipeline import run
@@ -45,6 +47,22 @@ def test_the_callers_settings_are_left_alone() -> None:
     list(run(*small("rounds=1")))
     assert torch.get_num_threads() == threads
     assert torch.equal(torch.get_rng_state(), random)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["evaluation.clients=true", "regularizers=feddecorr", "method=moon"],
+        ["training.clients_per_batch=2"],
+        ["training.clients_per_batch=auto", "regularizers=feddecorr"],
+    ],
+)
+def test_a_run_builds_its_network_once(words: list[str]) -> None:
+    before = outside.Counted.builds
+    found = result(run(*small("model=outside:Counted", "model.widths=[8,16]", *words)))
+    assert outside.Counted.builds == before + 1
+    assert found == result(run(*small(*words)))
 
 
 def test_it_learns() -> None:

@@ -5,20 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
+from feddecorr.core.client_memory import Memories
 from feddecorr.core.messages import Broadcast, Failure, Update, failure
 from feddecorr.core.registry import Config
+from feddecorr.core.states import State
 from feddecorr.server.federation import RunClients
 from feddecorr.training.batched.group import ClientGroup
 from feddecorr.training.client import NO_OUT_BUFFERS, Client, OutBuffers, Outcome
-
-if TYPE_CHECKING:
-    from feddecorr.core.client_memory import Memories
-    from feddecorr.core.states import State
-    from feddecorr.server.federation import RunClients
-    from feddecorr.training.shards import Shard, Shards
-    from feddecorr.training.task import Task
+from feddecorr.training.shards import Shard, Shards
+from feddecorr.training.task import Task
 
 
 class Engine(Config):

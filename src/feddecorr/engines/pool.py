@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
-from typing import TYPE_CHECKING
 
 import torch
 from pydantic import Field, PositiveInt
@@ -28,12 +27,7 @@ from feddecorr.server.federation import RunClients
 from feddecorr.training.shards import Shards
 from feddecorr.training.task import Task
 
-if TYPE_CHECKING:
-    from feddecorr.core.client_memory import Memories
-    from feddecorr.training.shards import Shards
-    from feddecorr.training.task import Task
-
-    WorkerArguments = tuple[Task, Shards, Memories]
+WorkerArguments = tuple[Task, Shards, Memories]
 
 Group = tuple[int, ...]
 """Clients that train in one batch, usually a single one."""
@@ -81,19 +75,9 @@ def work(connection: Connection, task: Task, shards: Shards, memories: Memories)
             trainer.begin_round(message)
             continue
         try:
-            connection.send(_train(trainer, message))
+            connection.send(trainer.answer(message))
         except OSError:
             return
-
-
-def _train(trainer: JobTrainer, job: TrainingJob) -> list[TrainedUpdate | Failure] | RunError:
-    """Train; errors of the operating system are not a client's failure."""
-    try:
-        return trainer.train(job)
-    except OSError as error:
-        return RunError(f"a worker cannot continue: {explain_refusal(error)}")
-    except RunError as error:
-        return error
 
 
 class JobTrainer:
@@ -110,6 +94,15 @@ class JobTrainer:
         """Take the broadcast."""
         self.shared_broadcast = message.states or self.shared_broadcast
         self.broadcast = Broadcast(round=message.round, **self.shared_broadcast.states)
+
+    def answer(self, job: TrainingJob) -> list[TrainedUpdate | Failure] | RunError:
+        """Train; errors of the operating system are not a client's failure."""
+        try:
+            return self.train(job)
+        except OSError as error:
+            return RunError(f"a worker cannot continue: {explain_refusal(error)}")
+        except RunError as error:
+            return error
 
     def train(self, job: TrainingJob) -> list[TrainedUpdate | Failure]:
         """Train the clients, directly in their slots once those exist."""

@@ -28,6 +28,7 @@ from feddecorr.core.messages import Update
 from feddecorr.core.randomness import parallel_jobs
 from feddecorr.core.states import STATISTICS, Mean, State, load_into
 from feddecorr.core.trust import STRANGER, Trust
+from feddecorr.data.dataset import Dataset
 from feddecorr.errors import UserError
 from feddecorr.models.model import use_batch_statistics
 from feddecorr.models.weights import load_weights
@@ -74,38 +75,27 @@ class Wanted:
 class DiagnosisInputs:
     """Looks at models of a run, on the images that are wanted."""
 
-    def __init__(self, simulation: Simulation, wanted: Wanted) -> None:
-        self._task, self._statistics = simulation.task, wanted.statistics
-        images = simulation.dataset.test if wanted.on == "test" else simulation.dataset.train
+    def __init__(self, task: Task, dataset: Dataset, wanted: Wanted) -> None:
+        self._task, self._statistics = task, wanted.statistics
+        images = dataset.test if wanted.on == "test" else dataset.train
         self._count = len(images)
-        self._evaluator = Evaluator(self._task, images, parallel_jobs(self._task.experiment.training.threads))
+        self.evaluator = Evaluator(task, images, parallel_jobs(task.experiment.training.threads))
 
     def build(self, state: State) -> nn.Module:
         """Return the network with that state."""
         model = self._task.build_model()
         load_into(model, state)
+        return self.prepare(model)
+
+    def prepare(self, model: nn.Module) -> nn.Module:
+        """Let BatchNorm's statistics be those that are wanted."""
         if self._statistics == "batch":
             use_batch_statistics(model, self._count, self._task.evaluation.batch)
         return model
 
-    def diagnose(
-        self,
-        model: nn.Module,
-        name: str,
-        *,
-        compared_with: tuple[nn.Module, Diagnosis] | None = None,
-        weights: bool = True,
-    ) -> Diagnosis:
-        """Return everything about a model, with its layers' weights or without."""
-        return self._evaluator.diagnose(model, name=name, compared_with=compared_with, weights=weights)
-
     def briefly(self, state: State) -> Diagnosis:
         """Return what follows from representations and decisions alone."""
-        return self.diagnose(self.build(state), "model", weights=False).lean()
-
-    def layer_ranks(self, model: nn.Module) -> dict[str, float]:
-        """Return how many dimensions there are in what goes into each layer."""
-        return self._evaluator.layer_ranks(model)
+        return self.evaluator.diagnose(self.build(state), weights=False).lean()
 
 
 def diagnose_stored(
@@ -122,16 +112,13 @@ def diagnose_stored(
     BatchNorm's `statistics` are the `model`'s or those of each `batch` of the images.
     """
     dataset = experiment.data.load()
-    known = (dataset.shape, dataset.classes, dataset.mean, dataset.std)
-    task = Task(experiment, *known, options.device, options.evaluation)
+    task = Task.of(experiment, dataset, options.device, options.evaluation)
     model = task.build_model()
     if weights is not None:
         load_weights(model, weights)
-    images = dataset.test if on == "test" else dataset.train
+    look = DiagnosisInputs(task, dataset, Wanted(on=on, statistics=statistics))
     name = ("model" if weights is None else str(weights)) + REMARKS[statistics]
-    if statistics == "batch":
-        use_batch_statistics(model, len(images), options.evaluation.batch)
-    return Evaluator(task, images, parallel_jobs(experiment.training.threads)).diagnose(model, name=name, layer=layer)
+    return look.evaluator.diagnose(look.prepare(model), name=name, layer=layer)
 
 
 @dataclass(frozen=True)
@@ -179,7 +166,7 @@ class WholeRound:
     """Takes in the local models of a round one by one, keeps them in a folder, and then tells about all of them."""
 
     def __init__(self, simulation: Simulation, look: DiagnosisInputs, folder: Path, say: Callable[[str], None]) -> None:
-        self._look, self._say = look, say
+        self._look, self._say, self._layer_ranks = look, say, look.evaluator.layer_ranks
         self._kept = KeptModels(folder, STATISTICS[simulation.task.experiment.batchnorm])
         self._classes = len(simulation.task.classes)
         self._labels = simulation.labels.table()
@@ -193,7 +180,7 @@ class WholeRound:
         self._local[update.client] = found.lean()
         self._own[update.client] = self._rank_on_own_classes(found, update.client)
         if layers:
-            self._layers.append(self._look.layer_ranks(model))
+            self._layers.append(self._layer_ranks(model))
 
     def averaging(self, name: str, whole: Diagnosis, clients: Sequence[int]) -> AveragedRound:
         """Compare the local models with their average; `whole` is the global model, ways are those of the clients."""
@@ -206,7 +193,7 @@ class WholeRound:
             local_effective_ranks={client: found.effective_rank for client, found in local.items()},
             local_tails={client: tail_of(found, self._classes) for client, found in local.items()},
             ways=[self._way(client, state, averaged) for client in clients],
-            layers=mean_by_layer(self._layers, self._look.layer_ranks(self._look.build(state))) if self._layers else {},
+            layers=mean_by_layer(self._layers, self._layer_ranks(self._look.build(state))) if self._layers else {},
         )
 
     def blame(self, name: str, sent: Diagnosis) -> Blame:
@@ -266,7 +253,9 @@ def examine(directory: RunDirectory, wanted: Wanted, name: str, say: Say, *, tru
     number = _choose_round(directory, wanted)
     experiment, options = directory.settings(trust)
     simulation = Simulation(experiment, device=options.device, evaluation=options.evaluation)
-    look, title = DiagnosisInputs(simulation, wanted), f"{name}, round {number}{REMARKS[wanted.statistics]}"
+    simulation = simulation.with_task(simulation.task.built())
+    look = DiagnosisInputs(simulation.task, simulation.dataset, wanted)
+    diagnose, title = look.evaluator.diagnose, f"{name}, round {number}{REMARKS[wanted.statistics]}"
     shown = trained = choose_clients(simulation.federation, number, wanted.clients) if wanted.local else []
     if wanted.whole:
         missing = directory.round(number).missing
@@ -279,14 +268,14 @@ def examine(directory: RunDirectory, wanted: Wanted, name: str, say: Say, *, tru
     with ExitStack() as stack:
         state = stack.enter_context(state_of(directory, simulation, options, number, say))
         model = look.build(state.after())
-        first = look.diagnose(model, f"{title}, global")
+        first = diagnose(model, name=f"{title}, global")
         first = replace(first, homogeneous=is_homogeneous(directory))
-        sent = look.diagnose(look.build(state.sent()), "sent", weights=False) if wanted.blames else None
+        sent = diagnose(look.build(state.sent()), name="sent", weights=False) if wanted.blames else None
         together = WholeRound(simulation, look, stack.enter_context(temporary_folder()), say)
         local: dict[int, Diagnosis] = {}
         for place, update in enumerate(state.train(trained), start=1):
             theirs = look.build({**update.weights, **update.buffers})
-            found = look.diagnose(theirs, f"{title}, client {update.client}", compared_with=(model, first))
+            found = diagnose(theirs, name=f"{title}, client {update.client}", compared_with=(model, first))
             say(f"client {update.client} is trained and looked at ({place} of {len(trained)})")
             if wanted.whole:
                 together.take(update, theirs, found, layers=wanted.layers)
@@ -300,10 +289,8 @@ def examine(directory: RunDirectory, wanted: Wanted, name: str, say: Say, *, tru
 
 
 def _choose_round(directory: RunDirectory, wanted: Wanted) -> int:
-    done = directory.finished_rounds()
+    done = directory.require_rounds()
     number = done if wanted.round is None else wanted.round
-    if done == 0:
-        raise UserError(f"{directory.path} has no finished round yet: 'feddecorr resume {directory.path}' goes on")
     if not 1 <= number <= done:
         raise UserError(f"{directory.path} has rounds 1 to {done}, not {number}")
     return number

@@ -6,10 +6,10 @@ import os
 import platform
 import subprocess
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -30,6 +30,8 @@ from feddecorr.runs.record import ReadLines, Record, RoundLines
 from feddecorr.server.federation import Roster
 from feddecorr.settings.flat import parse_settings, to_settings
 from feddecorr.settings.options import RunOptions
+
+Parsed = TypeVar("Parsed")
 
 ENTRIES = ("client", "label", "count")
 KEY = "run"
@@ -202,25 +204,16 @@ class RunDirectory:
 
         By default nothing is imported: such parts can be looked at, compared and shown, and not used.
         """
-        stored = read_json(self.inside / EXPERIMENT)
-        with reading(self.inside / EXPERIMENT):
-            return parse_settings(stored, trust)
+        return read_parsed(self.inside / EXPERIMENT, lambda stored: parse_settings(stored, trust))
 
     def environment(self) -> dict[str, Any] | None:
         """Return versions, commit, machine and how clients are batched since it began; None if it never did."""
         file = self.inside / ENVIRONMENT
-        if not file.exists():
-            return None
-        stored = read_json(file)
-        with reading(file):
-            return dict(stored)
+        return read_parsed(file, dict) if file.exists() else None
 
     def federation(self) -> AboutData:
         """Return what is kept of the data."""
-        file = self.inside / FEDERATION
-        stored = read_json(file)
-        with reading(file):
-            return AboutData.parse(stored)
+        return read_parsed(self.inside / FEDERATION, AboutData.parse)
 
     def has_begun(self) -> bool:
         """Tell whether it is known on which data the run is."""
@@ -236,6 +229,12 @@ class RunDirectory:
     def finished_rounds(self) -> int:
         """Return the number of rounds that count."""
         return read_mark(self.weights_file).round if self.weights_file.exists() else 0
+
+    def require_rounds(self) -> int:
+        """Return the number of rounds that count; none is refused."""
+        if not (done := self.finished_rounds()):
+            raise UserError(f"{self.path} has no finished round yet: 'feddecorr resume {self.path}' goes on")
+        return done
 
     def weights(self) -> State:
         """Return the newest global model."""
@@ -305,6 +304,13 @@ class RunDirectory:
     def server_file(self, number: int) -> InnerPath:
         """Return where the method keeps its state after a round."""
         return self.inside / "server" / f"{number}{SUFFIX}"
+
+
+def read_parsed(file: InnerPath, parse: Callable[[Any], Parsed]) -> Parsed:
+    """Return what is made of a file of JSON; what it cannot be made of is an error that names the file."""
+    stored = read_json(file)
+    with reading(file):
+        return parse(stored)
 
 
 def warn_of(lines: ReadLines) -> None:

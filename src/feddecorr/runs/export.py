@@ -15,7 +15,6 @@ from torch import Tensor, nn
 
 from feddecorr.core.files import save_tensors, temporary_folder, write_bytes
 from feddecorr.core.trust import STRANGER, Trust
-from feddecorr.data.dataset import Images
 from feddecorr.errors import RunError, UserError
 from feddecorr.models.weights import load_weights, set_weights
 from feddecorr.runs.directory import RunDirectory
@@ -61,16 +60,16 @@ class Exported:
     @classmethod
     def of(cls, run: RunDirectory, trust: Trust) -> Exported:
         """Take the newest global model of a run; its data are needed for what standardizes them, and to try it."""
-        if not run.finished_rounds():
-            raise UserError(f"{run.path} has no finished round yet: 'feddecorr resume {run.path}' goes on")
+        done = run.require_rounds()
         experiment, options = run.settings(trust)
         training = experiment.training.model_copy(update={"precision": "fp32", "memory_format": "channels_last"})
         experiment = experiment.model_copy(update={"training": training})
         dataset = experiment.data.load()
-        task = Task(experiment, dataset.shape, dataset.classes, dataset.mean, dataset.std)
+        task = Task.of(experiment, dataset)
         network = task.build_model()
         set_weights(network, run.weights(), str(run.path))
-        return cls(Portable(task, network).eval(), task, run.finished_rounds(), _try_on(dataset.test), options)
+        pixels = dataset.test.pixels[:CHECKED].permute(0, 3, 1, 2).float().contiguous()
+        return cls(Portable(task, network).eval(), task, done, pixels, options)
 
     @torch.no_grad()
     def logits(self) -> Tensor:
@@ -80,18 +79,9 @@ class Exported:
 
     def note(self) -> dict[str, str]:
         """Return what a reader of the file has to know."""
-        return {
-            "classes": json.dumps(self.task.classes),
-            "shape": json.dumps(self.task.shape),
-            "mean": json.dumps(self.task.mean),
-            "std": json.dumps(self.task.std),
-            "experiment": json.dumps(to_settings(self.task.experiment, self.options)),
-            "round": str(self.round),
-        }
-
-
-def _try_on(images: Images) -> Tensor:
-    return images.pixels[:CHECKED].permute(0, 3, 1, 2).float().contiguous()
+        known = {name: json.dumps(getattr(self.task, name)) for name in ("classes", "shape", "mean", "std")}
+        settings = to_settings(self.task.experiment, self.options)
+        return {**known, "experiment": json.dumps(settings), "round": str(self.round)}
 
 
 def export_model(run: RunDirectory, to: str, path: Path, *, trust: Trust = STRANGER) -> None:

@@ -108,8 +108,10 @@ def _continue(experiment: Experiment, options: RunOptions, path: Path | None, th
         track = stack.enter_context(following(run, options.trackers, experiment, options))
         evaluations = Evaluations(federation, options, clients if isinstance(clients, Evaluating) else None)
         started = time.perf_counter()
-        rounds = range(done + 1, options.rounds + 1)
-        for now in federate(server, federation, run_clients, rounds=rounds, watch=[evaluations.watch]):
+        numbers = range(done + 1, options.rounds + 1)
+        rounds = federate(server, federation, run_clients, rounds=numbers, watch=[evaluations.watch])
+        del start, server  # so that the first model does not stay in memory
+        for now in rounds:
             record = Record.of(now, evaluations.after(now), time.perf_counter() - started, names)
             try:
                 writer.commit(now, record)
@@ -131,15 +133,14 @@ def _reach(experiment: Experiment, options: RunOptions, through: Clients | None)
 
 
 def _resolve(clients: Clients, options: RunOptions) -> tuple[Federation, str]:
-    """Return the federation with a number in place of what is asked for as auto, and why that is 1, where it is."""
-    federation, batching = clients.federation, ""
+    """Return the federation with its network, and a number in place of auto; and why that is 1, where it is."""
+    task, batching = clients.federation.task.built(), ""
     if options.auto_batching:
-        task, batching = federation.task.choose_batching()
-        federation = replace(federation, task=task)
+        task, batching = task.choose_batching()
     apart = not isinstance(clients, Simulation) or not options.engine.batches_clients
-    if federation.task.together.clients > 1 and apart:
+    if task.together.clients > 1 and apart:
         raise UserError(
-            f"training.clients_per_batch={federation.task.together.clients}: clients of a live connection or on "
+            f"training.clients_per_batch={task.together.clients}: clients of a live connection or on "
             "Flower train one by one, each where it is; say training.clients_per_batch=1"
         )
-    return federation, batching
+    return replace(clients.federation, task=task), batching

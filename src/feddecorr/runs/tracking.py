@@ -15,11 +15,11 @@ from pydantic import NonNegativeInt
 
 from feddecorr.config.experiment import Experiment
 from feddecorr.config.overrides import flatten
-from feddecorr.core.files import read_json, reading, write_json
+from feddecorr.core.files import write_json
 from feddecorr.core.paths import InnerPath
 from feddecorr.core.registry import Config
 from feddecorr.errors import UserError
-from feddecorr.runs.directory import RunDirectory
+from feddecorr.runs.directory import RunDirectory, read_parsed
 from feddecorr.runs.record import Record
 from feddecorr.settings.flat import to_settings
 from feddecorr.settings.options import RunOptions
@@ -54,7 +54,7 @@ class Follower:
             if file.unfinished:
                 file.remove()
         self._file = folder / TOLD
-        self._told = _read_told(self._file)
+        self._told = read_parsed(self._file, Told.parse) if self._file.exists() else Told()
         try:
             self._log = tracker.open(
                 folder.path,
@@ -111,14 +111,6 @@ def entry_of(record: Record) -> TrackerEntry:
     for client, terms in record.local_terms.items():
         scalars |= {f"clients/{client}/terms/{name}": values[-1] for name, values in terms.items()}
     return TrackerEntry(record.round, scalars, spectra)
-
-
-def _read_told(file: InnerPath) -> Told:
-    if not file.exists():
-        return Told()
-    stored = read_json(file)
-    with reading(file):
-        return Told.parse(stored)
 
 
 def _refuse_ways_out(folder: InnerPath, past: str) -> None:

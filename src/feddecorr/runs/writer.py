@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from feddecorr.core.client_memory import MemoryChecksum, numbered
 from feddecorr.core.files import read_json, save_tensors, write_json
@@ -89,7 +89,9 @@ class RunWriter:
         if not self.directory.exists() or settings != read_json(self._inside / EXPERIMENT):
             write_json(self._inside / EXPERIMENT, settings)
         if not (self._inside / ENVIRONMENT).exists():
-            write_json(self._inside / ENVIRONMENT, {**environment(), "batching": _batching(federation, batching)})
+            together = federation.task.together
+            batched = {"clients": together.clients, "because": batching, "pre_aggregate": together.merge}
+            write_json(self._inside / ENVIRONMENT, {**environment(), "batching": batched})
         if not (self._inside / FEDERATION).exists():
             about = AboutData(
                 note=federation.note,
@@ -181,11 +183,6 @@ def old_servers(run: RunDirectory) -> Iterator[InnerPath]:
     for number in numbered(run.inside / "server"):
         if number <= done + 1 and number not in (done, done - 1):
             yield run.server_file(number)
-
-
-def _batching(federation: Federation, because: str) -> dict[str, Any]:
-    together = federation.task.together
-    return {"clients": together.clients, "because": because, "pre_aggregate": together.merge}
 
 
 def _is_left_over(file: InnerPath) -> bool:

@@ -109,15 +109,7 @@ class Simulation:
         self.shards = Shards.of(train, parts)
         self.labels = LabelCounts.of(parts, labels, len(dataset.classes))
         self.federation = Federation(
-            task=Task(
-                experiment,
-                dataset.shape,
-                dataset.classes,
-                dataset.mean,
-                dataset.std,
-                device,
-                evaluation or Evaluation(),
-            ),
+            task=Task.of(experiment, dataset, device, evaluation),
             roster=Roster(self.shards.sizes, self.labels),
             test=dataset.test,
             note=dataset.note,

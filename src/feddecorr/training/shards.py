@@ -7,21 +7,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise, repeat
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from feddecorr.config.training import Training
 from feddecorr.core.randomness import generator
 from feddecorr.data.augmentation import augment
 from feddecorr.data.dataset import Images
 from feddecorr.partition import Parts
-
-if TYPE_CHECKING:
-    from feddecorr.config.training import Training
-    from feddecorr.training.task import Task
+from feddecorr.training.task import Task
 
 
 @dataclass(frozen=True)

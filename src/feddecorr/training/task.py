@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -17,7 +19,7 @@ from feddecorr.config.training import Evaluation
 from feddecorr.core.randomness import seeded
 from feddecorr.core.registry import Config
 from feddecorr.core.trust import Trust
-from feddecorr.data.dataset import Images, Standardize
+from feddecorr.data.dataset import Dataset, Images, Standardize
 from feddecorr.errors import UserError
 from feddecorr.training.batched.grouping import Together, choose
 from feddecorr.training.placement import prepare
@@ -37,6 +39,16 @@ class Task:
     std: tuple[float, ...]
     device: str = "cpu"
     evaluation: Evaluation = field(default_factory=Evaluation)
+    network: nn.Module | None = field(default=None, repr=False, compare=False)
+    """The network as it was built, which nobody runs: `build_model` copies it, in the process that built it."""
+
+    @classmethod
+    def of(
+        cls, experiment: Experiment, dataset: Dataset, device: str = "cpu", evaluation: Evaluation | None = None
+    ) -> Task:
+        """Return the task of an experiment on its data."""
+        known = (dataset.shape, dataset.classes, dataset.mean, dataset.std)
+        return cls(experiment, *known, device, evaluation or Evaluation())
 
     def __post_init__(self) -> None:
         """Refuse what cannot be learned; a single client may well hold a single class."""
@@ -51,11 +63,14 @@ class Task:
     @cached_property
     def together(self) -> Together:
         """How many clients train side by side; an experiment that asks for what cannot be is refused."""
-        return choose(self.experiment, self.shape, self.build_model, evaluation=self.evaluation)
+        return self._choose()
+
+    def _choose(self, *, auto: bool = False) -> Together:
+        return choose(self.experiment, self.shape, self.build_model, evaluation=self.evaluation, auto=auto)
 
     def choose_batching(self) -> tuple[Task, str]:
         """Return the task with as many clients side by side as pay off, and the reason where none do."""
-        found = choose(self.experiment, self.shape, self.build_model, evaluation=self.evaluation, auto=True)
+        found = self._choose(auto=True)
         update = {"clients_per_batch": found.clients, "pre_aggregate": found.merge and found.clients > 1}
         training = self.experiment.training.model_copy(update=update)
         return replace(self, experiment=self.experiment.model_copy(update={"training": training})), found.because
@@ -73,8 +88,19 @@ class Task:
         size = self.together.clients
         return [clients[start : start + size] for start in range(0, len(clients), size)]
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle all but the network, whose hooks cannot be: another process builds its own."""
+        return vars(self) | {"network": None}
+
+    def built(self) -> Task:
+        """Return the task with its network, which is built now."""
+        return replace(self, network=self.build_model())
+
     def build_model(self) -> nn.Module:
-        """Return the network, ready to run, always with the same first weights."""
+        """Return a network of one's own, ready to run, always with the same first weights."""
+        if self.network is not None:
+            with suppress(Exception):  # of a network that cannot be copied
+                return copy.deepcopy(self.network)
         with seeded(self.experiment.seed, "model"):
             model = self.experiment.model.build(self.shape, len(self.classes))
         return prepare(model, self.experiment.training, self.device)

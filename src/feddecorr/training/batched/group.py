@@ -25,7 +25,7 @@ class ClientGroup:
 
     def __init__(self, client: Client) -> None:
         self._client, self._task = client, client.task
-        self._mixes = mixes_rows(client.task.build_model(), client.task.shape)
+        self._mixes = mixes_rows(client.model, client.task.shape)
 
     def __call__(self, broadcast: Broadcast, held: Sequence[Held]) -> dict[int, Outcome]:
         """Train several clients, each as if it were alone, but for the last bits.

@@ -166,23 +166,19 @@ def _close(mine: Sequence[Tensor], theirs: Sequence[Tensor]) -> bool:
 def _inside(model: nn.Module) -> Iterator[list[str]]:
     """Keep the names of the modules that are being called, the innermost last."""
     places: list[str] = []
+
+    def leave(*_: object) -> None:
+        places.pop()
+
     handles = []
     for name, module in model.named_modules():
-        handles.append(module.register_forward_pre_hook(partial(_enter, places, name), prepend=True))
-        handles.append(module.register_forward_hook(partial(_leave, places)))
+        enter = lambda *_, name=name: places.append(name)  # noqa: E731 - one for each module
+        handles += [module.register_forward_pre_hook(enter, prepend=True), module.register_forward_hook(leave)]
     try:
         yield places
     finally:
         for handle in handles:
             handle.remove()
-
-
-def _enter(places: list[str], name: str, *_: object) -> None:
-    places.append(name)
-
-
-def _leave(places: list[str], *_: object) -> None:
-    places.pop()
 
 
 def _reason(error: Exception, places: Sequence[str]) -> str:

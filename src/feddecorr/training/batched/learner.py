@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import accumulate, chain
 
 import torch
@@ -136,19 +136,22 @@ class Objectives:
 
     def __call__(self, cohorts: Sequence[Cohort], parameters: Mapping[str, Tensor]) -> list[Tensor]:
         """Return the values of each term, of shape (clients,), in the order of the names."""
-        unstacked = _Unstacked(parameters)
-        found = [self._values(*cohort, unstacked) for cohort in cohorts]
+        unbound: dict[str, tuple[Tensor, ...]] = {}
+        parameters_of = partial(_OwnParameters, parameters, unbound)
+        found = [self._values(*cohort, parameters_of) for cohort in cohorts]
         if len(found) == 1:
             return found[0]
         order = torch.tensor([client for clients, _ in cohorts for client in clients]).argsort().to(found[0][0].device)
         return [torch.cat(values).index_select(0, order) for values in zip(*found, strict=True)]
 
-    def _values(self, clients: Sequence[int], forward: Pass, parameters: _Unstacked) -> list[Tensor]:
+    def _values(
+        self, clients: Sequence[int], forward: Pass, parameters_of: Callable[[int], Mapping[str, Tensor]]
+    ) -> list[Tensor]:
         terms, own = self._parts[0].terms, [name for name in self.names if name not in self._common]
         values = {name: terms[name](forward) for name in self._common}
         found: dict[str, list[Tensor]] = {name: [] for name in own}
         for row, client in enumerate(clients if own else ()):
-            part, mine = self._parts[client], _row(forward, row, _Own(parameters, client))
+            part, mine = self._parts[client], _row(forward, row, parameters_of(client))
             with part.turn():
                 for name in own:
                     found[name].append(part.terms[name](mine))
@@ -163,33 +166,22 @@ def _row(forward: Pass, row: int, parameters: Mapping[str, Tensor]) -> Pass:
     return Pass(x, y, z, logits, parameters, [level[row] for level in forward.levels], places)
 
 
-class _Unstacked:
-    """Stacked parameters, unbound when the first is asked for: most terms look at none."""
+class _OwnParameters(Mapping[str, Tensor]):
+    """One client's own of stacked parameters, which are unbound when they are asked for: most terms look at none."""
 
-    def __init__(self, stacked: Mapping[str, Tensor]) -> None:
-        self.stacked = stacked
-        self._unbound: dict[str, tuple[Tensor, ...]] = {}
-
-    def __getitem__(self, name: str) -> tuple[Tensor, ...]:
-        if name not in self._unbound:
-            self._unbound[name] = self.stacked[name].unbind()
-        return self._unbound[name]
-
-
-class _Own(Mapping[str, Tensor]):
-    """The parameters of one client."""
-
-    def __init__(self, unstacked: _Unstacked, client: int) -> None:
-        self._unstacked, self._client = unstacked, client
+    def __init__(self, stacked: Mapping[str, Tensor], unbound: dict[str, tuple[Tensor, ...]], client: int) -> None:
+        self._stacked, self._unbound, self._client = stacked, unbound, client
 
     def __getitem__(self, name: str) -> Tensor:
-        return self._unstacked[name][self._client]
+        if name not in self._unbound:
+            self._unbound[name] = self._stacked[name].unbind()
+        return self._unbound[name][self._client]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._unstacked.stacked)
+        return iter(self._stacked)
 
     def __len__(self) -> int:
-        return len(self._unstacked.stacked)
+        return len(self._stacked)
 
 
 class BatchedLearner:

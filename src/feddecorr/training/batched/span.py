@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import pad
+from torch.nn.utils.rnn import pad_sequence
 
 from feddecorr.objective.optimizers import SGD
 from feddecorr.training.batched.stacked import first_weights
-
-if TYPE_CHECKING:
-    from feddecorr.training.shards import Visits
-    from feddecorr.training.task import Task
+from feddecorr.training.shards import Visits
+from feddecorr.training.task import Task
 
 TOUCH = 12
 """Multiplications in the time in which an optimizer moves one number: it waits for memory."""
@@ -69,18 +69,15 @@ class Span:
         self._all, self._images = images, images.split(list(sizes))
         clients, even = len(sizes), len(set(sizes)) == 1
         self._rows = sizes[0] if even else max(sizes) + 1  # the last one is zero, where batches are filled up
-        stacked = images.view(clients, self._rows, -1) if even else self._filled_up()
+        if even:
+            stacked = images.view(clients, self._rows, -1)
+        else:
+            stacked = pad(pad_sequence(self._images, batch_first=True), (0, 0, 0, 1))
         self._start = stacked.flatten(0, 1) @ sent.T
         self._products = torch.bmm(stacked, stacked.mT).flatten(0, 1)
         self._starts = torch.arange(clients).unsqueeze(1) * self._rows
         self._scale, self._coefficients = sent.new_ones(clients, 1, 1), sent.new_zeros(clients, self._rows, len(sent))
         self.narrow(clients)
-
-    def _filled_up(self) -> Tensor:
-        stacked = self._sent.new_zeros(len(self._images), self._rows, self._sent.shape[1])
-        for mine, theirs in zip(stacked, self._images, strict=True):
-            mine[: len(theirs)] = theirs
-        return stacked
 
     def narrow(self, clients: int) -> None:
         """Go on with the first clients alone."""
