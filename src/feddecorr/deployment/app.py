@@ -83,10 +83,10 @@ def run_app(directory: Path, superlink: str | None, log: Callable[[str], None]) 
         process.communicate()
     if number is None:
         raise RunError("Flower did not start the run")
-    status = _status(number, where)
-    if status is None:
-        raise RunError(f"the SuperLink does not report how run {number} ended: when it is back, {resume}")
-    return status
+    try:
+        return str(_flwr("ls", *where, "--run-id", number)["runs"][0]["status"])
+    except (LookupError, TypeError):
+        raise RunError(f"the SuperLink does not report how run {number} ended: when it is back, {resume}") from None
 
 
 def _stop(number: str, where: Sequence[str], resume: str) -> str:
@@ -95,13 +95,6 @@ def _stop(number: str, where: Sequence[str], resume: str) -> str:
         return f"run {number} is stopped: {resume}"
     by_hand = " ".join(["flwr", "stop", number, *where])
     return f"run {number} may still be running, since the SuperLink did not stop it: '{by_hand}' tries again"
-
-
-def _status(number: str, where: Sequence[str]) -> str | None:
-    try:
-        return str(_flwr("ls", *where, "--run-id", number)["runs"][0]["status"])
-    except (LookupError, TypeError):
-        return None
 
 
 def _flwr(*arguments: str) -> dict[str, Any]:

@@ -25,6 +25,8 @@ def reply(message: Message, context: Context) -> Message:
     from the node's own images (a mean and a covariance, no features); or a failure.
     """
     payload, node_config = unpack(message.content, MAX_BYTES), context.node_config
+    if not payload.content:  # a simulation waits for all nodes
+        return Message(message.content, reply_to=message)
     if "client" in node_config and "torch" not in sys.modules and sys.platform == "linux":
         from feddecorr.flower.warm_process import handle  # noqa: PLC0415 - for deployed nodes only
     else:

@@ -59,7 +59,7 @@ DECODED = re.compile(r"(folder-[0-9a-f]{16}|hf-[\w-]+)\.safetensors")
 def handle(action: str, payload: Payload, node_config: NodeConfig) -> tuple[str, bytes]:
     """Return the kind and the bytes of the reply to a message of Flower's type `action`; any error is a reply, too."""
     number = int(payload.config.get("round", 0))
-    client = int(payload.config.get("client", node_config.get("client", -1)))
+    client = int(payload.config["client"] if "client" in payload.config else node_config.get("client", -1))
     try:
         with _umask(node_config):
             return HANDLERS[action](payload, find_node(node_config, client))

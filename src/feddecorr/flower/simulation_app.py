@@ -11,6 +11,7 @@ import math
 import os
 import sys
 import time
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -55,8 +56,11 @@ def _serve(run: Connection, grid: Grid, clients: int) -> None:
     """Serve the run's rounds until it closes the connection; any node can be any client."""
     while len(nodes := sorted(grid.get_node_ids())) < clients:
         time.sleep(POLL_INTERVAL)
+    ask = partial(Exchange(grid).send_and_receive, interval=POLL_INTERVAL, timeout=math.inf)
+    for reply in ask(dict.fromkeys(nodes, pack(to_arrays(b""), {})), MessageType.QUERY, limit=0):
+        if reply.payload is None:
+            raise RuntimeError(reply.cause)
     run.send_bytes(b"all nodes are ready")
-    exchange = Exchange(grid)
     while True:
         try:
             request, content = json.loads(run.recv_bytes()), run.recv_bytes()
@@ -64,9 +68,7 @@ def _serve(run: Connection, grid: Grid, clients: int) -> None:
             return
         arrays, asked = to_arrays(content), {nodes[client]: client for client in request["clients"]}
         messages = {node: pack(arrays, {**request["config"], "client": client}) for node, client in asked.items()}
-        for reply in exchange.send_and_receive(
-            messages, MessageType.TRAIN, limit=reply_limit(len(content)), interval=POLL_INTERVAL, timeout=math.inf
-        ):
+        for reply in ask(messages, MessageType.TRAIN, limit=reply_limit(len(content))):
             payload = reply.payload or Payload(b"", {})
             header = {"client": asked[reply.node], "cause": reply.cause, "kind": payload.config.get("kind", "")}
             run.send_bytes(json.dumps(header).encode())
