@@ -185,8 +185,7 @@ def _sphere(data: FigureData) -> Picture:
     for cell in data.cells():
         directory = data.whole(cell)
         (found,) = examine(RunDirectory.open(directory), Wanted(), directory.name, lambda _: None).diagnoses
-        cloud = {f"class {label}": points for label, points in sphere_points(found).items()}
-        panels.append(Panel(_name_line(cell, data), cloud=cloud))
+        panels.append(Panel(_name_line(cell, data), cloud=sphere_points(found)))
     return _picture("sphere", ("", ""), panels)
 
 
