@@ -15,7 +15,7 @@ from feddecorr.objective.regularizers import FedDecorr
 from feddecorr.partition import Dirichlet
 from feddecorr.settings.flat import parse_settings, to_settings
 from feddecorr.settings.options import REGISTRIES, RunOptions
-from feddecorr.trackers.wandb import WeightsAndBiases
+from feddecorr.trackers.libraries import WeightsAndBiases
 from feddecorr.transforms import Clip
 
 

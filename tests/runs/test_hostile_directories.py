@@ -19,7 +19,7 @@ from feddecorr.report.live import LivePage
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import run
 from feddecorr.runs.tracking import following
-from feddecorr.trackers.mlflow import MLflow
+from feddecorr.trackers.libraries import MLflow
 
 
 @contextmanager

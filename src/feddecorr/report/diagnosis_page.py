@@ -1,4 +1,4 @@
-"""The figures of a diagnosis and of a round's averaging, the paper's among them, and the page that shows them."""
+"""The page of a diagnosis and of a round's averaging, and its figures."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 import plotly.graph_objects as go
 import torch
 from numpy.typing import NDArray
+from torch.nn.functional import normalize
 
 from feddecorr.collapse.averaging import AveragedRound, Blame
 from feddecorr.collapse.diagnosis import MEANINGS, Diagnosis, find_reference, rows
@@ -17,38 +18,13 @@ from feddecorr.errors import UserError
 from feddecorr.report import figures
 from feddecorr.report.page import Section, write_page
 from feddecorr.report.picture import SPECTRUM, THRESHOLD, Panel, Picture
+from feddecorr.results.curves import band
 
 DRAWN = 1500
-"""Enough points to show the shape; a page with several spheres stays small."""
-
-
-def sphere_points(diagnosis: Diagnosis, largest: int | None = None) -> dict[str, NDArray[np.float64]]:
-    """Return points (n, 3) of length 1 by class, the class with the most samples first; 'all' where no label is known.
-
-    Features are projected to the three strongest principal directions of what is drawn, and scaled to length 1.
-    With `largest`, only the samples of that many classes are taken, those with the most samples.
-    """
-    if diagnosis.gathered is None or diagnosis.principal is None:
-        raise UserError(f"no samples of '{diagnosis.name}' were kept to be drawn")
-    if diagnosis.dimensions < 3:
-        raise UserError(f"'{diagnosis.name}' has {diagnosis.dimensions} dimensions: a sphere takes three")
-    sample = diagnosis.gathered.sample.batch
-    classes = diagnosis.per_class_samples or {}
-    shown = sorted(classes, key=lambda label: (-classes[label], int(label)))[: largest or len(classes)]
-    labels = torch.zeros(len(sample.z)) if sample.labels is None else sample.labels.cpu()
-    kept = torch.isin(labels, torch.tensor([int(label) for label in shown])) if shown else labels == 0
-    z, labels = sample.z.cpu().double()[kept], labels[kept]
-    centred = z - z.mean(0)
-    axes = torch.linalg.svd(centred, full_matrices=False).Vh[:3] if largest else diagnosis.principal.directions[:, :3].T
-    points = centred @ axes.cpu().T
-    points = points / points.norm(dim=1, keepdim=True).clamp(min=torch.finfo(points.dtype).tiny)
-    step = max(1, -(-len(points) // DRAWN))
-    points, labels = points[::step], labels[::step]
-    return {label: points[labels == int(label)].numpy() for label in shown} or {"all": points.numpy()}
-
+"""Enough points to show the shape of a sphere; a page with several of them stays small."""
 
 SPHERES = 7
-"""A browser draws at most sixteen pictures in three dimensions on one page, and each model has two."""
+"""A browser draws at most sixteen figures in three dimensions on one page, and each model has two."""
 
 LEAD = (
     "A model has collapsed when its representations lie in few of their dimensions: then the singular values of "
@@ -57,7 +33,7 @@ LEAD = (
 
 
 def write_diagnosis(found: Sequence[Diagnosis], path: Path, further: Sequence[Section] = ()) -> None:
-    """Write the page of any number of diagnoses, and what else there is to show."""
+    """Write the page of any number of diagnoses, and further sections."""
     write_page(path, "Has my model collapsed?", LEAD, [*_sections(found), *further])
 
 
@@ -79,7 +55,7 @@ def _sections(found: Sequence[Diagnosis]) -> Iterator[Section]:
 
 
 def _answers(found: Sequence[Diagnosis]) -> Iterator[tuple[str, list[str]]]:
-    """Yield a short block for each model: its name, and the sentences without it."""
+    """Yield each model's name, and the sentences of the answer without it."""
     for each in found:
         said = each.answer(find_reference(each, found))
         bare = [sentence.removeprefix(f"{each.name}: ") for sentence in said]
@@ -87,30 +63,60 @@ def _answers(found: Sequence[Diagnosis]) -> Iterator[tuple[str, list[str]]]:
 
 
 def _model_sections(whole: Sequence[Diagnosis]) -> Iterator[Section]:
-    """Yield the figures of single models, those of all models side by side."""
-    round_ones = [each for each in whole if each.gathered and each.classes is not None and each.dimensions >= 3]
-    more = f" Of {len(round_ones)} models, the first {SPHERES} are shown." if len(round_ones) > SPHERES else ""
-    text = f"Samples on the unit sphere of the three strongest directions, by class.{more}"
-    yield from _side_by_side("Spheres", text, {each.name: sphere(each) for each in round_ones[:SPHERES]})
-    three = {each.name: sphere(each, 3) for each in round_ones[:SPHERES]}
-    yield from _side_by_side("Three classes", f"The three largest classes alone.{more}", three)
-    text = "Angles between class means, in degrees. Neural collapse makes all of them equal and wide."
-    several = [each for each in whole if each.class_mean_angles and len(each.class_mean_angles) > 1]
-    yield from _side_by_side("Classes", text, {each.name: angles(each) for each in several})
-    text = "|u·v| of the representation's principal directions and the classifier's right singular vectors."
-    aligned = {each.name: alignments(each) for each in whole if each.classifier_alignments}
-    yield from _side_by_side("Classifiers", text, aligned)
-    layers = {
-        each.name: figures.spectra(each.layer_singular_values, threshold=False)
-        for each in whole
-        if each.layer_singular_values
+    """Yield the figures of single models, those of all models in columns."""
+    labelled = [each for each in whole if each.gathered and each.classes is not None and each.dimensions >= 3]
+    first = labelled[:SPHERES]
+    more = f" Of {len(labelled)} models, the first {SPHERES} are shown." if len(labelled) > SPHERES else ""
+    sections = {
+        "Spheres": (
+            f"Samples on the unit sphere of the three strongest directions, by class.{more}",
+            {each.name: sphere(each) for each in first},
+        ),
+        "Three classes": (f"The three largest classes alone.{more}", {each.name: sphere(each, 3) for each in first}),
+        "Classes": (
+            "Angles between class means, in degrees. Neural collapse makes all of them equal and wide.",
+            {each.name: angles(each) for each in whole if each.class_mean_angles and len(each.class_mean_angles) > 1},
+        ),
+        "Classifiers": (
+            "|u·v| of the representation's principal directions and the classifier's right singular vectors.",
+            {each.name: alignments(each) for each in whole if each.classifier_alignments},
+        ),
+        "Layers": (
+            "Singular values of the weights of each layer, largest first.",
+            {
+                each.name: figures.spectra(each.layer_singular_values, threshold=False)
+                for each in whole
+                if each.layer_singular_values
+            },
+        ),
     }
-    yield from _side_by_side("Layers", "Singular values of the weights of each layer, largest first.", layers)
+    for heading, (text, drawn) in sections.items():
+        if drawn:
+            yield Section(heading, text, figures=drawn)
 
 
-def _side_by_side(heading: str, text: str, drawn: Mapping[str, go.Figure]) -> Iterator[Section]:
-    if drawn:
-        yield Section(heading, text, figures=drawn)
+def sphere_points(diagnosis: Diagnosis, largest: int | None = None) -> dict[str, NDArray[np.float64]]:
+    """Return points (n, 3) of length 1 by class, the class with the most samples first; all in one without labels.
+
+    Features are projected to the three strongest principal directions of what is drawn, and scaled to length 1.
+    With `largest`, only the samples of that many classes are taken, those with the most samples.
+    """
+    if diagnosis.gathered is None or diagnosis.principal is None:
+        raise UserError(f"no samples of '{diagnosis.name}' were kept to be drawn")
+    if diagnosis.dimensions < 3:
+        raise UserError(f"'{diagnosis.name}' has {diagnosis.dimensions} dimensions: a sphere takes three")
+    sample = diagnosis.gathered.sample.batch
+    classes = diagnosis.per_class_samples or {}
+    shown = sorted(classes, key=lambda label: (-classes[label], int(label)))[: largest or len(classes)]
+    labels = torch.zeros(len(sample.z)) if sample.labels is None else sample.labels.cpu()
+    kept = torch.isin(labels, torch.tensor([int(label) for label in shown])) if shown else labels == 0
+    z, labels = sample.z.cpu().double()[kept], labels[kept]
+    centred = z - z.mean(0)
+    axes = torch.linalg.svd(centred, full_matrices=False).Vh[:3] if largest else diagnosis.principal.directions[:, :3].T
+    points = normalize(centred @ axes.cpu().T, eps=torch.finfo(torch.float64).tiny)
+    step = max(1, -(-len(points) // DRAWN))
+    points, labels = points[::step], labels[::step]
+    return {f"class {label}": points[labels == int(label)].numpy() for label in shown} or {"class all": points.numpy()}
 
 
 def grid(local: Sequence[Diagnosis], shown: int = SHOWN_VALUES) -> go.Figure:
@@ -125,13 +131,8 @@ def grid(local: Sequence[Diagnosis], shown: int = SHOWN_VALUES) -> go.Figure:
 
 
 def sphere(diagnosis: Diagnosis, largest: int | None = None) -> go.Figure:
-    """Draw samples on the unit sphere, by class, as in the paper's figure 1.
-
-    Features are projected to the three strongest principal directions of what is drawn, and scaled to length 1.
-    With `largest`, only the samples of that many classes are drawn, those with the most samples.
-    """
-    cloud = {f"class {label}": points for label, points in sphere_points(diagnosis, largest).items()}
-    return figures.draw(Picture("", "", "", ("", ""), [Panel("", cloud=cloud)]))
+    """Draw samples on the unit sphere, by class, as in the paper's figure 1; with `largest`, only so many classes."""
+    return figures.draw(Picture("", "", "", ("", ""), [Panel("", cloud=sphere_points(diagnosis, largest))]))
 
 
 def angles(diagnosis: Diagnosis) -> go.Figure:
@@ -156,7 +157,7 @@ SHARE = "share of the way from the client's model (0) to the average (1)"
 
 
 def averaging_sections(found: AveragedRound) -> Iterator[Section]:
-    """Yield what averaging did: in words, in tables, along the way to the average and layer by layer."""
+    """Yield what averaging did, on the way to the average and layer by layer."""
     said = " ".join(found.answer())
     text = f"{said} The tail is the share of the variance beyond as many directions as the classes need."
     yield Section(f"Averaging: {found.name}", text, headings=found.HEADINGS, rows=found.rows())
@@ -178,7 +179,7 @@ def averaging_sections(found: AveragedRound) -> Iterator[Section]:
 
 
 def blame_section(found: Blame) -> Section:
-    """Return who lost how many dimensions, and by how many the average would have more without whom."""
+    """Return how many dimensions each client lost, and how many more the average would have without it."""
     text = (
         f"{' '.join(found.answer())} Dimensions are effective ranks: of the model that was sent, of the client's after "
         "training, on all images and on those of the classes that it holds, and of the average of all others."
@@ -194,11 +195,7 @@ def blame_section(found: Blame) -> Section:
 
 def _lines(lines: Mapping[str, tuple[Sequence[float], Sequence[float | None]]], x: str, y: str) -> go.Figure:
     known = {
-        name: [(place, value) for place, value in zip(places, values, strict=True) if value is not None]
+        name: {place: value for place, value in zip(places, values, strict=True) if value is not None}
         for name, (places, values) in lines.items()
     }
-    bands = {
-        name: ([place for place, _ in points], [value for _, value in points], [0.0] * len(points))
-        for name, points in known.items()
-    }
-    return figures.bands(bands, x, y)
+    return figures.bands({name: band([points]) for name, points in known.items()}, x, y)

@@ -1,10 +1,10 @@
-"""The page of runs in progress, rendered again after each finished round, and its server on this machine only."""
+"""The page of runs in progress, rendered again after each finished round, and its server on the loopback."""
 
 from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from http import HTTPStatus
@@ -22,14 +22,14 @@ from feddecorr.results.summary import Summary, run_directories
 from feddecorr.runs.directory import RunDirectory
 
 MARKED = ("experiment.json", "weights.safetensors")
-"""What changes when a run begins, continues with more rounds, or has finished one."""
+"""Files that change when a run begins, continues with more rounds, or finishes one."""
 
 HEADINGS = ("run", "rounds", "last finished round")
 
 
 @dataclass(frozen=True)
 class _RunState:
-    """A run as it was at a mark: what is known of it, and why no more can be known."""
+    """A run as it was when its files had that mark, and what cannot be read of it."""
 
     mark: str
     summary: Summary | None = None
@@ -37,10 +37,10 @@ class _RunState:
 
 
 class LivePage:
-    """The runs of some folders, and the page that shows them; nothing is ever written.
+    """The page of all runs in some folders; nothing is ever written.
 
-    Whether a process is at work on a run cannot be told without taking its lock, so the page says when a round was last
-    finished instead.
+    Whether a process is working on a run cannot be known without taking its lock, so the page shows when a round was
+    last finished.
     """
 
     def __init__(self, folders: Sequence[Path]) -> None:
@@ -53,21 +53,16 @@ class LivePage:
         self._lock = Lock()
 
     def current(self) -> tuple[str, str]:
-        """Return a mark of all that is shown, and the page; runs that did not move are not read again."""
+        """Return a mark of all that is shown, and the page; runs that did not change are not read again."""
         with self._lock:
-            marks = {path: _mark(path) for path in self._directories()}
+            paths = (path.resolve() for folder in self._folders for path in run_directories(folder))
+            marks = {path: _mark(path) for path in paths}
             mark = hashlib.sha256(repr(sorted(marks.items())).encode()).hexdigest()[:16]
             if mark != self._page[0]:
-                known = {path: self._seen.get(path) for path in marks}
-                self._seen = {
-                    path: seen if seen and seen.mark == marks[path] else _look(path, marks[path])
-                    for path, seen in known.items()
-                }
+                before = {path: seen for path, seen in self._seen.items() if seen.mark == marks.get(path)}
+                self._seen = {path: before.get(path) or _look(path, marks[path]) for path in marks}
                 self._page = mark, self._render(mark)
             return self._page
-
-    def _directories(self) -> list[Path]:
-        return list(dict.fromkeys(path.resolve() for folder in self._folders for path in run_directories(folder)))
 
     def _render(self, mark: str) -> str:
         named = dict(zip(name_directories(list(self._seen)), self._seen.items(), strict=True))
@@ -75,14 +70,16 @@ class LivePage:
         lines = group_seeds(shown)
         runs = {name: RunDirectory(named[name][0]) for name in shown}
         rows = [[name, *_progress(path, seen)] for name, (path, seen) in named.items()]
-        text = "" if rows else "There is no run yet."
-        progress = Section("Progress", text, headings=HEADINGS, rows=rows)
-        found = [progress, *_told(sections(lines, runs) if lines else iter(()))]
+        found = [Section("Progress", "" if rows else "There is no run yet.", headings=HEADINGS, rows=rows)]
+        try:
+            found.extend(sections(lines, runs) if lines else ())
+        except (UserError, OSError) as error:  # of a file that cannot be read
+            found.append(Section("What cannot be shown", str(error)))
         return render_page("Runs, round by round", LEAD, found, switches=switches(lines), live=mark)
 
 
 def _mark(run: Path) -> str:
-    """Return what tells states of a run apart, by looking at files from outside only."""
+    """Return a text that changes with the run, without reading its files."""
     parts = []
     for name in MARKED:
         try:
@@ -94,11 +91,11 @@ def _mark(run: Path) -> str:
 
 
 def _look(path: Path, mark: str) -> _RunState:
-    """Read a run; one that is broken, or being removed, keeps nobody from seeing the others."""
+    """Read a run; one that is broken, or being removed, does not hide the others."""
     try:
         run = RunDirectory.open(path)
         summary, _ = Summary.of(run), run.roster()
-    except Exception as error:  # it may be a stranger's: whatever is wrong with it is shown as its own
+    except Exception as error:  # it may be a stranger's: whatever is wrong with it is shown in its row
         return _RunState(mark, problem=str(error))
     lost = run.finished_rounds() - len(summary.rounds)
     return _RunState(mark, summary, f"lines of {lost} rounds cannot be read" if lost > 0 else "")
@@ -116,14 +113,6 @@ def _progress(path: Path, seen: _RunState) -> list[str]:
     return [far, f"{when:%Y-%m-%d %H:%M:%S}"]
 
 
-def _told(found: Iterator[Section]) -> Iterator[Section]:
-    """Yield what can be shown; a file that cannot be read ends it with a sentence, not the page."""
-    try:
-        yield from found
-    except (UserError, OSError) as error:
-        yield Section("What cannot be shown", str(error))
-
-
 LOOPBACK = "127.0.0.1"
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'unsafe-inline'; "
@@ -132,7 +121,7 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
-"""The page may load nothing from elsewhere, and nobody may load it from elsewhere."""
+"""The page may load nothing from other origins, nor be loaded by them."""
 
 Current = Callable[[], tuple[str, str]]
 """Returns a mark of what is to be shown now, and the page."""
@@ -140,47 +129,44 @@ Current = Callable[[], tuple[str, str]]
 
 def open_server(current: Current, port: int = 0) -> ThreadingHTTPServer:
     """Return a server that is bound to the loopback; port 0 is any that is free."""
-
-    class BoundHandler(_PageHandler):
-        page = staticmethod(current)
-
     try:
-        return _PageServer((LOOPBACK, port), BoundHandler)
+        return _PageServer(current, port)
     except OSError as error:
         raise UserError(f"port {port} cannot be had ({error}): leave out --port, or name another") from error
 
 
 def address(server: ThreadingHTTPServer) -> str:
-    """Return where the page is."""
+    """Return the page's URL."""
     return f"http://{LOOPBACK}:{server.server_port}/"
 
 
 class _PageServer(ThreadingHTTPServer):
-    """Takes no notice of readers who go away in the middle of an answer, as a closed tab does."""
+    def __init__(self, current: Current, port: int) -> None:
+        super().__init__((LOOPBACK, port), _PageHandler)
+        self.current = current
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say what went wrong, unless the reader is gone."""
+        """Report errors, but not that a reader went away in the middle of an answer, as a closed tab does."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
 
 
 class _PageHandler(BaseHTTPRequestHandler):
-    """Knows two addresses, the page and the library that draws it; everything else is not there."""
+    """Serves the page and plotly, and nothing else."""
 
-    page: Current
-    server: ThreadingHTTPServer
+    server: _PageServer
     server_version = "feddecorr"
     sys_version = ""
     timeout = 60
 
     def do_GET(self) -> None:
-        """Answer with the page, or with nothing if the reader has it already."""
+        """Answer with the page, or with 304 if the reader has it already."""
         port = self.server.server_port
-        # A name of another site may be made to lead here (DNS rebinding): its scripts would read what we say.
+        # The name of another site may resolve to this machine (DNS rebinding): its scripts could read the page.
         if self.headers.get("Host") not in {f"{LOOPBACK}:{port}", f"localhost:{port}"}:
             self._answer(HTTPStatus.FORBIDDEN, "text/plain", "this server answers to the address that it printed only")
         elif self.path == "/":
-            mark, html = self.page()
+            mark, html = self.server.current()
             if self.headers.get("If-None-Match") == f'"{mark}"':
                 self._answer(HTTPStatus.NOT_MODIFIED, mark=mark)
             else:
@@ -205,4 +191,4 @@ class _PageHandler(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as the library has it
-        """Say nothing: the page asks every second."""
+        """Log nothing: the page asks every second."""

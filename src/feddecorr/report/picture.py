@@ -102,7 +102,7 @@ class Panel:
     @property
     def cell_names(self) -> tuple[Sequence[str], Sequence[str]]:
         """The names of a matrix's columns and rows."""
-        rows, columns = ([str(number + 1) for number in range(count)] for count in np.shape(self.matrix))
+        rows, columns = ([str(number + 1) for number in range(count)] for count in np.asarray(self.matrix).shape)
         return self.names or (columns, rows)
 
 

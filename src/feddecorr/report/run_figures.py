@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import fmean
 
 import numpy as np
 
@@ -24,7 +25,7 @@ BETA = "regularizers.feddecorr.beta"
 
 @dataclass(frozen=True)
 class FigureData:
-    """What a figure shows: records of runs, the directories of those that are here, and the settings of its panels."""
+    """Records of runs, the directories of those that are here, and the settings by which panels are made."""
 
     summaries: Sequence[Summary]
     directories: Mapping[str, Path] = field(default_factory=dict)
@@ -41,20 +42,18 @@ class FigureData:
             found.setdefault(name_cell(cell, self.panels), []).append(cell)
         return found
 
-    def lines(self) -> list[str]:
-        """Return the settings that tell lines apart."""
-        cells = self.cells()
-        return [name for name in cells[0].labels if name not in self.panels]
-
-    def whole(self, cell: Cell) -> Path:
+    def directory(self, cell: Cell) -> Path:
         """Return the directory of a cell's first seed; refuse records, which keep neither data nor model."""
-        first = min(cell.runs)
-        if directory := self.directories.get(cell.runs[first].digest):
+        if directory := self.directories.get(_first(cell).digest):
             return directory
         raise UserError("this figure needs the run's own directory; records (.jsonl) keep neither its data nor model")
 
 
 MakePicture = Callable[[FigureData], Picture]
+
+
+def _first(cell: Cell) -> Summary:
+    return cell.runs[min(cell.runs)]
 
 
 def _picture(name: str, axes: tuple[str, str], panels: Sequence[Panel]) -> Picture:
@@ -82,7 +81,7 @@ def _known(groups: Mapping[str, Sequence[curves.Points]]) -> list[Series]:
 
 def _name_line(cell: Cell, data: FigureData) -> str:
     """Name a line; where nothing differs, after the method and its regularizers."""
-    if name := name_cell(cell, data.lines()):
+    if name := name_cell(cell, [name for name in cell.labels if name not in data.panels]):
         return name
     run = next(iter(cell.runs.values()))
     if not run.is_known:
@@ -92,7 +91,7 @@ def _name_line(cell: Cell, data: FigureData) -> str:
 
 def _client_spectra(data: FigureData) -> Picture:
     """Make a panel for each client, of the runs of the first seed."""
-    tables = {_name_line(cell, data): local_spectra(cell.runs[min(cell.runs)]) for cell in data.cells()}
+    tables = {_name_line(cell, data): local_spectra(_first(cell)) for cell in data.cells()}
     clients = sorted({client for table in tables.values() for client in table}, key=int)
     if not clients:
         raise UserError("no run has recorded its clients' models: evaluation.clients=true does")
@@ -107,7 +106,7 @@ def _local_loss(data: FigureData) -> Picture:
     """Make a panel for each group of runs, with a line for each client of the first seed."""
     panels = []
     for cell in data.cells():
-        terms = cell.runs[min(cell.runs)].local_terms
+        terms = _first(cell).local_terms
         clients = [client for client in sorted(terms, key=int) if "feddecorr" in terms[client]]
         losses = {f"client {client}": terms[client]["feddecorr"] for client in clients}
         lines = [Series(range(1, len(loss) + 1), loss, name=name) for name, loss in losses.items()]
@@ -120,27 +119,32 @@ def _local_loss(data: FigureData) -> Picture:
 
 def _over_beta(data: FigureData) -> Picture:
     """Make a curve of the accuracy over beta; runs without FedDecorr have beta 0."""
-    panels = {}
+    panels = []
     for title, cells in data.by_panel().items():
         rest = [name for name in cells[0].labels if name not in (*data.panels, BETA, "regularizers")]
-        lines: dict[str, list[curves.Points]] = {}
+        lines: dict[str, dict[float, list[float]]] = {}
         for cell in cells:
             beta = _beta(next(iter(cell.runs.values())))
-            if beta is None:
-                continue
-            for run in cell.runs.values():
-                value = run.statistic("last_ten") or run.statistic("last")
-                if value is not None:
-                    lines.setdefault(name_cell(cell, rest) or "accuracy", []).append({beta: 100 * value})
-        panels[title] = _over(lines)
-    if len({x for found in panels.values() for line in found for x in line.x}) < 2:
+            found = [run.statistic("last_ten") or run.statistic("last") for run in cell.runs.values()]
+            values = [100 * value for value in found if value is not None]
+            if beta is not None and values:
+                line = lines.setdefault(name_cell(cell, rest) or "accuracy", {})
+                line[beta] = line.get(beta, []) + values
+        panels.append(Panel(title, [_line(name, line) for name, line in lines.items()]))
+    if len({x for panel in panels for line in panel.series for x in line.x}) < 2:
         raise UserError(f"there are no runs with different {BETA} and otherwise the same settings")
-    drawn = [Panel(title, found) for title, found in panels.items()]
-    return _picture("beta", ("β", "accuracy (%), last ten rounds"), drawn)
+    return _picture("beta", ("β", "accuracy (%), last ten rounds"), panels)
+
+
+def _line(name: str, values: Mapping[float, Sequence[float]]) -> Series:
+    """Return the means of the values at each x, in a band."""
+    places = sorted(values)
+    means, spreads = [fmean(values[x]) for x in places], [curves.spread(values[x]) for x in places]
+    return band_series(name, places, means, spreads)
 
 
 def _beta(run: Summary) -> float | None:
-    """Return FedDecorr's beta, 0 without any regularizer, None where another one is at work, or an unknown one."""
+    """Return FedDecorr's beta, 0 without any regularizer, None with another or an unknown one."""
     if not run.is_known:
         return None
     regularizers = run.experiment["regularizers"]
@@ -149,22 +153,11 @@ def _beta(run: Summary) -> float | None:
     return float(regularizers["feddecorr"]["beta"]) if list(regularizers) == ["feddecorr"] else None
 
 
-def _over(lines: Mapping[str, Sequence[curves.Points]]) -> list[Series]:
-    """Return a line over single points, each of several seeds."""
-    found = []
-    for name, points in lines.items():
-        places = sorted({place for each in points for place in each})
-        bands = [curves.band([each for each in points if place in each]) for place in places]
-        means, spread = [mean for _, (mean,), _ in bands], [width for *_, (width,) in bands]
-        found.append(band_series(name, places, means, spread))
-    return found
-
-
 def _labels(data: FigureData) -> Picture:
     """Make a panel for each split."""
     panels: dict[bytes, Panel] = {}
     for cell in data.cells():
-        run = RunDirectory.open(data.whole(cell))
+        run = RunDirectory.open(data.directory(cell))
         counts = run.roster().labels
         if counts is None:
             raise UserError(f"{run.path}: the server does not know which client holds which labels")
@@ -182,10 +175,9 @@ def _sphere(data: FigureData) -> Picture:
     """Make a panel for each group of runs, of the first seed's newest global model."""
     panels = []
     for cell in data.cells():
-        directory = data.whole(cell)
+        directory = data.directory(cell)
         (found,) = examine(RunDirectory.open(directory), Wanted(), directory.name, lambda _: None).diagnoses
-        cloud = {f"class {label}": points for label, points in sphere_points(found).items()}
-        panels.append(Panel(_name_line(cell, data), cloud=cloud))
+        panels.append(Panel(_name_line(cell, data), cloud=sphere_points(found)))
     return _picture("sphere", ("", ""), panels)
 
 

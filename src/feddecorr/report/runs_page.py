@@ -1,4 +1,4 @@
-"""The report that compares runs: a line for each, or one for all seeds of the same settings."""
+"""The report that compares runs, a line for all seeds of the same settings, and the page of a split."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from feddecorr.errors import UserError
 from feddecorr.partition.heterogeneity import MEANINGS, Heterogeneity, LabelCounts
 from feddecorr.report import figures
 from feddecorr.report.page import Section, write_page
+from feddecorr.report.picture import SPECTRUM
 from feddecorr.results import curves
 from feddecorr.results.contexts import by_seed, context, is_finished
 from feddecorr.results.curves import Band, Points, band, spread
@@ -26,17 +27,17 @@ from feddecorr.runs.directory import ROSTER, AboutData, RunDirectory
 
 @dataclass(frozen=True)
 class SeedGroup:
-    """What is one line in every figure: runs by their names, which differ in nothing but the seed."""
+    """One line in every figure: runs by their names, which differ in nothing but the seed."""
 
     name: str
     runs: Mapping[str, Summary]
 
     def curve(self, read: Callable[[Summary], Points]) -> Band:
-        """Return the mean over the seeds and its deviation, where all of them have a value."""
+        """Return mean and standard deviation over the seeds, where all of them have a value."""
         return band([read(run) for run in self.runs.values()])
 
     def mean(self, read: Callable[[Summary], float | None], form: str) -> str | None:
-        """Return the mean ± the deviation over the seeds that have it, as a cell of a table; None if none has."""
+        """Return mean ± standard deviation over the seeds that have a value; None if none has."""
         values = [value for run in self.runs.values() if (value := read(run)) is not None]
         if not values:
             return None
@@ -45,9 +46,9 @@ class SeedGroup:
 
 
 def group_seeds(runs: Mapping[str, Summary]) -> list[SeedGroup]:
-    """Return the lines in the order of their first runs, named by what the names of their runs share, or by settings.
+    """Return the lines in the order of their first runs, named by what their runs' names share, or by settings.
 
-    Runs that are not done, and copies of the same run, stay separate: a mean would hide how far each has come.
+    Unfinished runs and copies of the same run stay separate: a mean would hide how far each has come.
     """
     lines: dict[object, list[str]] = {}
     for name, run in runs.items():
@@ -62,13 +63,13 @@ def group_seeds(runs: Mapping[str, Summary]) -> list[SeedGroup]:
             found += [SeedGroup(name, {name: run}) for name, run in mine.items()]
             continue
         stem = _stem(list(mine))
-        told = stem if stem and stems[stem] == 1 else labels[context(next(iter(mine.values())))]
-        found.append(SeedGroup(f"{told} ({len(mine)} seeds)".lstrip(), mine))
+        shared = stem if stem and stems[stem] == 1 else labels[context(next(iter(mine.values())))]
+        found.append(SeedGroup(f"{shared} ({len(mine)} seeds)".lstrip(), mine))
     return found
 
 
 def _stem(names: Sequence[str]) -> str:
-    """Return what all names begin with, if they differ in nothing but a number at their end; else nothing."""
+    """Return what all names begin with, if they differ in a final number only; else nothing."""
     ends = [re.fullmatch(r"(.*?)[\W_]*(?:seed)?[\W_]*\d+", name) for name in names]
     stems = {end[1] for end in ends if end}
     return stems.pop() if len(stems) == 1 and all(ends) else ""
@@ -108,12 +109,12 @@ def write_report(directories: Sequence[Path], path: Path) -> None:
 
 
 def switches(lines: Sequence[SeedGroup]) -> list[str]:
-    """Return the names of lines that can be switched off: there must be another."""
+    """Return the names of lines that can be hidden, if there are several."""
     return [line.name for line in lines] if len(lines) > 1 else []
 
 
 def name_directories(directories: Sequence[Path]) -> list[str]:
-    """Name each run by the last part of its path, and by as many parts as it takes to tell them apart."""
+    """Name each run by as many last parts of its path as tell all of them apart."""
     paths = [directory.resolve() for directory in directories]
     if len(set(paths)) < len(paths):
         raise UserError("the same run is given twice")
@@ -124,7 +125,7 @@ def name_directories(directories: Sequence[Path]) -> list[str]:
 
 
 def sections(lines: Sequence[SeedGroup], runs: Mapping[str, RunDirectory]) -> Iterator[Section]:
-    """Yield what the records tell: without test images, that is how the runs trained, and no more."""
+    """Yield the sections of the report; runs without test images show only how they trained."""
     bands = BANDS if any(len(line.runs) > 1 for line in lines) else ""
     yield _summary(lines)
     every = [run for line in lines for run in line.runs.values()]
@@ -162,7 +163,7 @@ def _term(term: str) -> curves.Curve:
 
 def _summary(lines: Sequence[SeedGroup]) -> Section:
     columns: dict[str, Callable[[SeedGroup], str | None]] = {
-        "round": lambda line: str(max(_evaluated(run) or len(run.rounds) for run in line.runs.values())),
+        "round": lambda line: str(max(map(_last_round, line.runs.values()))),
         "accuracy": lambda line: line.mean(lambda run: run.statistic("last"), ".3f"),
         "best": lambda line: line.mean(lambda run: run.statistic("best"), ".3f"),
         "effective rank": _effective_rank,
@@ -183,9 +184,9 @@ def _summary(lines: Sequence[SeedGroup]) -> Section:
     return Section("At a glance", text, headings=["run", *known], rows=rows)
 
 
-def _evaluated(run: Summary) -> int | None:
-    """Return the last evaluated round."""
-    return max((each["round"] for each in run.rounds if each["model"]), default=None)
+def _last_round(run: Summary) -> int:
+    """Return the last evaluated round, or the last one where none was."""
+    return max((each["round"] for each in run.rounds if each["model"]), default=len(run.rounds))
 
 
 def _effective_rank(line: SeedGroup) -> str | None:
@@ -200,12 +201,11 @@ def _spectra(lines: Sequence[SeedGroup], bands: str) -> Section:
         f"evaluated round (at most {SHOWN_VALUES} are drawn). The steeper the fall, the stronger the collapse."
     )
     drawn = {line.name: line.curve(curves.spectrum) for line in lines}
-    axes = ("k, index of the singular value", "log of the k-th singular value")
-    return Section("Singular spectra", text + bands, figure=figures.bands(drawn, *axes, threshold=True))
+    return Section("Singular spectra", text + bands, figure=figures.bands(drawn, *SPECTRUM, threshold=True))
 
 
 def _labels(lines: Sequence[SeedGroup], runs: Mapping[str, RunDirectory]) -> Iterator[Section]:
-    """Yield a picture for each split; lines with the same split share it, and of several seeds the first is shown."""
+    """Yield a figure for each split, which lines may share; of several seeds the first is shown."""
     shared: dict[tuple[AboutData, bytes], list[SeedGroup]] = {}
     for line in lines:
         run = runs[next(iter(line.runs))]
@@ -239,27 +239,18 @@ CLIENT_HEADINGS = ("client", "examples", "classes", "effective classes", "distan
 
 
 def write_split_page(path: Path, found: Heterogeneity, counts: LabelCounts, classes: Sequence[str]) -> None:
-    """Draw the numbers of examples by client and class, and list what was found of them."""
+    """Write the page of a split: examples by client and class, and how much clients differ."""
     which = figures.shown_clients(counts.clients)
+    text = f"Training examples per client and class.{which}"
+    measures = ("measure", "value", "what it is")
+    same, means = f"The same measures for each client.{which}", "Means over the clients, each of which counts the same."
     sections = [
-        Section(
-            "Examples by client and class",
-            f"Training examples per client and class.{which}",
-            figures.labels(counts, classes),
-        ),
-        Section(
-            "Heterogeneity",
-            "Means over the clients, each of which counts the same.",
-            headings=["measure", "value", "what it is"],
-            rows=summary_rows(found),
-        ),
-        Section(
-            "Clients", f"The same measures for each client.{which}", headings=CLIENT_HEADINGS, rows=client_rows(found)
-        ),
+        Section("Examples by client and class", text, figures.labels(counts, classes)),
+        Section("Heterogeneity", means, headings=measures, rows=summary_rows(found)),
+        Section("Clients", same, headings=CLIENT_HEADINGS, rows=client_rows(found)),
     ]
-    write_page(
-        path, "Split of the training data", "Which client holds which labels, and how much clients differ.", sections
-    )
+    lead = "Which client holds which labels, and how much clients differ."
+    write_page(path, "Split of the training data", lead, sections)
 
 
 def client_rows(found: Heterogeneity) -> list[list[str]]:

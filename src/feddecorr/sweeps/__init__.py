@@ -1,1 +1,1 @@
-"""Many runs: planned, carried out side by side, compared and drawn."""
+"""Sweeps and studies: many runs, planned and done in parallel."""

@@ -25,7 +25,7 @@ LABELS = ("last", "always")
 
 @dataclass
 class Job:
-    """One run that has to be there: where it lies, and how far it is."""
+    """One run to be done: where it lies, and how far it is."""
 
     digest: str
     name: str
@@ -36,7 +36,7 @@ class Job:
     deaths: int = 0
 
     def look(self) -> bool:
-        """See how far the run is on disk, whoever did it, and tell whether that is all the way."""
+        """Read from disk how far the run is, and tell whether it is done."""
         self.finished = RunDirectory(self.path).finished_rounds()
         return self.left == 0
 
@@ -59,7 +59,7 @@ def _look(data: Data) -> tuple[tuple[int, int, int], tuple[str, ...], tuple[floa
 
 @cache
 def resolved(experiment: Experiment, options: RunOptions) -> Experiment:
-    """Return the experiment as its run will have it: data known by their content, and what is asked for as auto."""
+    """Return the experiment as its run will have it: data by their content, and `auto` resolved."""
     if options.auto_batching:
         task = Task(experiment, *_look(experiment.data), options.device, options.evaluation)
         experiment = task.choose_batching()[0].experiment
@@ -72,9 +72,9 @@ def address(arm: Arm) -> str:
 
 
 def plan(arms: Iterable[Arm], store: Path) -> list[Job]:
-    """Return the runs of these arms, which lie in the store by their digests.
+    """Return the runs of these arms, stored by their digests.
 
-    Where arms share an experiment, its run has the rounds of the longest, and is evaluated where any of them needs it.
+    Arms with the same experiment share one run: it has the most rounds, and is evaluated where any of them needs it.
     """
     jobs: dict[str, Job] = {}
     for arm in arms:
@@ -89,7 +89,7 @@ def plan(arms: Iterable[Arm], store: Path) -> list[Job]:
 
 
 def _name(labels: Labels) -> str:
-    """Return the labels in few words: those that are numbers need to say of what."""
+    """Return the labels in few words; numbers are named."""
     return " ".join(
         f"{key} {value}" if isinstance(value, int | float) or value == "inf" else value for key, value in labels.items()
     )
@@ -100,7 +100,7 @@ def _both(one: RunOptions, other: RunOptions) -> RunOptions:
     mine, theirs = one.evaluation, other.evaluation
     every, final = mine.every, max(mine.final, theirs.final)
     if one.rounds != other.rounds and final > 1:
-        every = 1  # what is last of the one is in the midst of the other
+        every = 1  # the last rounds of one are in the middle of the other
     elif every != theirs.every:
         every = math.gcd(*(1 if each.every == "auto" else each.every for each in (mine, theirs)))
     changes = {
@@ -115,14 +115,14 @@ def _both(one: RunOptions, other: RunOptions) -> RunOptions:
 
 
 def results_of(arms: Sequence[Arm], store: Path, known: Sequence[Summary] = ()) -> list[Result]:
-    """Look the arms up in the store and then in records; runs that neither has to their end are missing."""
+    """Look the arms up in the store and then in records; a run that is complete in neither is missing."""
     of_runs = [_of_run(arm, store / address(arm)) for arm in arms]
     of_records = results_of_records(arms, known)
     return [run if run.summary else record for run, record in zip(of_runs, of_records, strict=True)]
 
 
 def unknown(arms: Sequence[Arm], known: Sequence[Summary]) -> list[Arm]:
-    """Return the arms that the records do not hold to their end."""
+    """Return the arms whose complete runs are not in the records."""
     found = results_of_records(arms, known)
     return [arm for arm, result in zip(arms, found, strict=True) if result.summary is None]
 
@@ -132,18 +132,18 @@ def _of_run(arm: Arm, path: Path) -> Result:
         if RunDirectory(path).finished_rounds() < arm.options.rounds:
             return Result(arm.labels, None)
         return Result(arm.labels, Summary.of(RunDirectory.open(path), arm.options), path)
-    except UserError:  # why, the runner has said
+    except UserError:  # the runner has reported it
         return Result(arm.labels, None)
 
 
 def results_of_records(arms: Sequence[Arm], summaries: Sequence[Summary]) -> list[Result]:
-    """Look the arms up in records; runs that are not there, or not to their end, are missing."""
+    """Look the arms up in records; incomplete runs are missing."""
     known = {summary.digest: summary for summary in summaries}
     return [_of_record(arm, known.get(address(arm))) for arm in arms]
 
 
 def _of_record(arm: Arm, summary: Summary | None) -> Result:
-    """Take a record that has all rounds and, where they are asked for, the clients' models."""
+    """Accept a record that has all rounds and, where they are asked for, the clients' models and losses."""
     if summary is None or len(summary.rounds) < arm.options.rounds:
         return Result(arm.labels, None)
     found = summary.as_asked(arm.options)

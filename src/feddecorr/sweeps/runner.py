@@ -13,6 +13,7 @@ import time
 from collections.abc import Sequence
 from multiprocessing.connection import wait
 from pathlib import Path
+from typing import Any
 
 from feddecorr.engines.pool import Pool
 from feddecorr.errors import UserError
@@ -67,7 +68,7 @@ class Runner:
         self._looked = 0.0
 
     def run(self) -> None:
-        """Go on until all runs are done, by whomever, or have failed."""
+        """Continue until all runs are done, here or by other processes, or have failed."""
         while self._waiting or self._busy or self._held:
             self._start()
             self._listen()
@@ -104,11 +105,11 @@ class Runner:
         return self._short_of_memory
 
     def _needed(self, job: Job) -> int:
-        """Return its cores: all of them if its process was killed, which is mostly for lack of memory."""
+        """Return the cores that a run needs: all if its process was killed, which is mostly for lack of memory."""
         return self.cores if job.deaths else min(self.cores, job.experiment.training.threads)
 
     def _give(self, job: Job, needed: int) -> None:
-        """Let a worker do the run, by itself or with a pool."""
+        """Give the run to a worker, alone or with a pool."""
         options, processes = job.options, self._processes(job)
         if processes > 1:
             options = options.model_copy(update={"engine": Pool(workers=processes)})
@@ -127,26 +128,23 @@ class Runner:
         return max(1, min(share // job.experiment.training.threads, job.experiment.clients))
 
     def _listen(self) -> None:
-        """Take in what workers say until the next look around."""
-        workers: dict[object, RunWorker] = {worker.connection: worker for worker in self._busy}
-        connections = [worker.connection for worker in self._busy]
-        for heard in wait(connections, max(0.0, self._looked + TICK - time.monotonic())):
-            self._hear(workers[heard])
-
-    def _hear(self, worker: RunWorker) -> None:
-        try:
-            answer = worker.receive()
-        except (EOFError, OSError):
-            self._handle_exit(worker)
-            return
-        if isinstance(answer, Passed):
-            self._learn(worker, answer)
-            return
-        self._settle(self._busy.pop(worker), answer)
-        self._idle.append(worker)
+        """Handle what workers send until the next report of the status."""
+        workers: dict[Any, RunWorker] = {worker.connection: worker for worker in self._busy}
+        for connection in wait(list(workers), max(0.0, self._looked + TICK - time.monotonic())):
+            worker = workers[connection]
+            try:
+                answer = worker.receive()
+            except (EOFError, OSError):
+                self._handle_exit(worker)
+                continue
+            if isinstance(answer, Passed):
+                self._learn(worker, answer)
+            else:
+                self._settle(self._busy.pop(worker), answer)
+                self._idle.append(worker)
 
     def _settle(self, busy: Busy, answer: Ended | Failed) -> None:
-        """Put a run where it belongs after a worker has let it go."""
+        """Decide what becomes of a run that a worker has let go."""
         if isinstance(answer, Failed):
             self._fail(busy.job, answer.reason, answer.trace)
         elif answer.held:
@@ -193,7 +191,7 @@ class Runner:
         self.failures[job.digest] = FailedRun(job.name, reason, trace)
 
     def _look_around(self) -> None:
-        """See what others have done, and tell how far everything is."""
+        """See what other processes have done, and report the status."""
         for job in list(self._held):
             done = self._is_settled(job)
             if done or not RunDirectory(job.path).is_held():

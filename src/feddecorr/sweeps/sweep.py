@@ -1,9 +1,9 @@
-"""Grids of one's own: an experiment, the settings that are varied, and the combinations that make sense."""
+"""Sweeps: an experiment, the settings that are varied, and the combinations to run."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any
 
@@ -17,6 +17,7 @@ from feddecorr.errors import UserError, nearest
 from feddecorr.report.figures import over_rounds
 from feddecorr.results.cells import Cell, gather
 from feddecorr.results.conditions import Condition, by_name
+from feddecorr.results.curves import band, per_round
 from feddecorr.results.study import Arm, Figure, Finding, Labels, Result, Study, Table
 from feddecorr.results.summary import STATISTICS
 from feddecorr.settings.flat import overrides, parse_settings, text, to_settings
@@ -28,7 +29,7 @@ Combination = dict[str, Any]
 LEFT_OUT = "–"
 
 MOST_LINES = 16
-"""More lines than this are not to be told apart in a figure."""
+"""More lines than this cannot be told apart in a figure."""
 
 NOTE = (
     "Accuracy of the global model after the last evaluated round, as the mean of the last ten, and of the best; mean "
@@ -46,7 +47,7 @@ class Sweep(Config):
 
     @classmethod
     def parse(cls, table: Any, trust: Trust | None = None) -> Sweep:
-        """Take the table, or say what is wrong with it."""
+        """Validate the table, or say what is wrong with it."""
         try:
             return cls.model_validate(table, context=trust)
         except ValidationError as error:
@@ -54,7 +55,7 @@ class Sweep(Config):
 
 
 def read_over(word: str) -> tuple[str, list[Any]]:
-    """Take `key=a,b,c`; a value with commas of its own stands in brackets: `model.widths=[8,16],[16,32]`."""
+    """Parse `key=a,b,c`; a value with commas of its own stands in brackets: `model.widths=[8,16],[16,32]`."""
     key, equals, values = word.partition("=")
     if not equals or not all(key.split(".")) or not values:
         raise UserError(f"--over '{word}': expected key=value,value,…, such as partition.alpha=0.05,0.5")
@@ -94,9 +95,8 @@ class SweepStudy(Study):
 
     def arms(self, scale: str, seeds: int) -> list[Arm]:  # noqa: ARG002 - a sweep has the scale that its settings have
         """Return a run for each combination and seed; a seed is complete before the next one begins."""
-        arms: dict[
-            tuple[Experiment, RunOptions], Arm
-        ] = {}  # combinations that come to the same, once an option is left out, are one
+        # Combinations that are the same once an option is left out are one.
+        arms: dict[tuple[Experiment, RunOptions], Arm] = {}
         first = int(self._settings.get("seed", 0))
         used: set[str] = set()
         for seed in self._seeds or range(first, first + seeds):
@@ -112,14 +112,14 @@ class SweepStudy(Study):
         return list(arms.values())
 
     def _combine(self, chosen: Combination) -> tuple[Combination, dict[str, Any]]:
-        """Return the combination and its settings: options of kinds that it did not choose are left out of it."""
+        """Return the combination and its settings, without options of kinds that it did not choose."""
         whole = {key: value for key, value in chosen.items() if "." not in key}
-        settings = _say(whole, self._settings)
+        settings = _override(whole, self._settings)
         parts = {key: value for key, value in chosen.items() if "." in key and self._has(key, settings)}
-        return {key: (whole | parts).get(key) for key in chosen}, _say(parts, settings)
+        return {key: (whole | parts).get(key) for key in chosen}, _override(parts, settings)
 
     def _has(self, key: str, settings: Mapping[str, Any]) -> bool:
-        """Tell whether what is varied along with it leaves this option a meaning."""
+        """Tell whether the kind that these settings choose has this option."""
         top, option = key.split(".")[:2]
         if top not in self._axes or top not in REGISTRIES:
             return True
@@ -128,10 +128,10 @@ class SweepStudy(Study):
         kind = settings[top]
         name = str(kind["name"] if isinstance(kind, Mapping) else kind)
         known = REGISTRIES[top].table.get(name.partition(":")[0])
-        return known is None or option in known.model_fields  # of a kind from outside, its own validation decides
+        return known is None or option in known.model_fields  # a user's own class validates its options itself
 
     def _parse(self, combination: Combination, settings: dict[str, Any]) -> tuple[Experiment, RunOptions] | None:
-        """Return the run, if the combination makes sense; only then must its settings be right."""
+        """Return the run if the combination is wanted; only then must its settings be valid."""
         if any(all(_same(combination[key], value) for key, value in rule.items()) for rule in self._skip):
             return None
         try:
@@ -157,9 +157,8 @@ class SweepStudy(Study):
         return found
 
 
-def _say(values: Mapping[str, Any], onto: Mapping[str, Any]) -> dict[str, Any]:
-    said: Iterable[str] = (word for key, value in values.items() for word in overrides(key, value))
-    return read_overrides(said, onto=onto)
+def _override(values: Mapping[str, Any], onto: Mapping[str, Any]) -> dict[str, Any]:
+    return read_overrides((word for key, value in values.items() for word in overrides(key, value)), onto=onto)
 
 
 def _labels(combination: Combination, seed: int) -> Labels:
@@ -187,9 +186,5 @@ def _row(cell: Cell, axes: Sequence[str]) -> list[str]:
 
 def _curve(cell: Cell) -> list[tuple[int, float]]:
     """Return the mean accuracy over the seeds, after each round that is evaluated in all of them."""
-    values: dict[int, list[float]] = {}
-    for run in cell.runs.values():
-        for line in run.rounds:
-            if line["model"]:
-                values.setdefault(line["round"], []).append(line["model"]["accuracy"])
-    return [(now, math.fsum(found) / len(found)) for now, found in values.items() if len(found) == len(cell.runs)]
+    rounds, means, _ = band([per_round("accuracy")(run) for run in cell.runs.values()])
+    return list(zip(map(int, rounds), means, strict=True))

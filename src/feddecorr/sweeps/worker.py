@@ -91,7 +91,7 @@ def work(connection: Connection) -> None:
         try:
             order = connection.recv()
             if order is not None:  # a pause that came too late
-                connection.send(_do_run(*order, connection))
+                connection.send(_do_run(connection, *order))
         except (EOFError, OSError):
             return
 
@@ -103,7 +103,7 @@ def _end_with_parent() -> None:
         os._exit(0)
 
 
-def _do_run(experiment: Experiment, options: RunOptions, path: Path, connection: Connection) -> Ended | Failed:
+def _do_run(connection: Connection, experiment: Experiment, options: RunOptions, path: Path) -> Ended | Failed:
     """Do the run; whatever goes wrong with it is an answer, and the process goes on."""
     refusal = ""
     for _ in range(ATTEMPTS):

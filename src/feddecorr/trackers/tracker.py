@@ -1,4 +1,4 @@
-"""What a tracker is, and what it receives of a run, in words that all of them share."""
+"""The base of all trackers, and what they receive of a run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class TrackerEntry:
 
 
 class TrackerLog(ABC):
-    """Writes what it receives to where the tracker's own tools find it."""
+    """The log of one run, where the tracker's own tools find it."""
 
     @abstractmethod
     def settings(self, flat: Mapping[str, Any]) -> None:
@@ -37,17 +37,17 @@ class TrackerLog(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Write down everything."""
+        """Write what is still buffered."""
 
 
 class Tracker(Config):
     """An experiment tracker, chosen by `trackers=NAME`; its library is loaded when a run opens it."""
 
     past: ClassVar[str] = ""
-    """How folders are called into which it never writes again; what is in them, links to its own logs too, is done."""
+    """A pattern of folder names that it never writes to again; links in them, to its own logs, are left alone."""
 
     def open(self, folder: Path, *, name: str, digest: str, number: int) -> TrackerLog:
-        """Open the log of a run in that folder, unless the tracker's own settings say otherwise.
+        """Open the log of a run in that folder, or where the tracker's own settings say.
 
         It is opened again whenever a run continues; `number` is the last round that it received before.
         """
