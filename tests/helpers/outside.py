@@ -18,6 +18,8 @@ from feddecorr.config.measures import Measure
 from feddecorr.core.messages import RoundInfo, Server, Update
 from feddecorr.core.states import Mean, State
 from feddecorr.methods import Method
+from feddecorr.models import ConvNet
+from feddecorr.models.model import Shape
 from feddecorr.objective.optimizers import Optimizer
 from feddecorr.objective.terms import ClientContext, Pass, Term, Trained
 
