@@ -60,10 +60,22 @@ def every_command(
     """See and cure dimensional collapse in heterogeneous federated learning."""
 
 
-for _command in (demo, run, resume, show, report, watch, diagnose, partition, sweep, compare, table, figure, export):
-    app.command()(_command)
-for _command in (records, privacy, convert_beta):
-    app.command()(_command)
+app.command()(demo)
+app.command()(run)
+app.command()(resume)
+app.command()(show)
+app.command()(report)
+app.command()(watch)
+app.command()(diagnose)
+app.command()(partition)
+app.command()(sweep)
+app.command()(compare)
+app.command()(table)
+app.command()(figure)
+app.command()(export)
+app.command()(records)
+app.command()(privacy)
+app.command()(convert_beta)
 app.command("list")(list_configs)
 app.add_typer(data_app, name="data")
 app.add_typer(flower_app, name="flower")

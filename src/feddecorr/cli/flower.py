@@ -90,7 +90,7 @@ def clean(
     memory: Annotated[
         Path | None, typer.Option(metavar="DIR", help="The node's memory, as in its --node-config.")
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Remove the files instead of listing them.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Remove the files; by default, they are only listed.")] = False,
     json: JsonOption = False,
 ) -> None:
     """List what this user's nodes keep on disk (clients' memories, decoded pictures), and remove it with --yes.

@@ -162,7 +162,7 @@ def _tell(told: Sequence[dict[str, Any]], *, json: bool, failures: dict[str, Fai
         say("\n".join(filter(None, [failure.trace, f"{failure.name} ({digest}) failed: {failure.reason}"])))
     if failures:
         raise RunError(
-            f"{len(failures)} runs failed; all others are done, and the same command tries the failed ones again"
+            f"runs that failed: {len(failures)}; all others are done, and the same command tries these again"
         )
 
 
