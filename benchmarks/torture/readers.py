@@ -22,7 +22,7 @@ from PIL import Image
 from safetensors.torch import save
 
 from benchmarks.torture.small_runs import WORDS, small_experiment
-from feddecorr.cli.choosing import choose_runs
+from feddecorr.cli.show import choose_runs
 from feddecorr.collapse.statistics import Statistics
 from feddecorr.config.overrides import read_overrides
 from feddecorr.core.evidence import Evidence

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from feddecorr.collapse.representation import capture_representations
     from feddecorr.collapse.statistics import Batch, Statistics
     from feddecorr.config.experiment import Experiment
-    from feddecorr.config.measures import Measure
+    from feddecorr.config.training import Measure
     from feddecorr.core.client_memory import Memories
     from feddecorr.core.evidence import Evidence
     from feddecorr.core.messages import Broadcast, Failure, RoundInfo, Server, Update, failure, from_bytes, to_bytes
@@ -75,7 +75,7 @@ _HOMES = {
     "Indices": "feddecorr.partition.split",
     "LossScale": "feddecorr.loss.beta",
     "Mean": "feddecorr.core.states",
-    "Measure": "feddecorr.config.measures",
+    "Measure": "feddecorr.config.training",
     "Memories": "feddecorr.core.client_memory",
     "Method": "feddecorr.methods.method",
     "Model": "feddecorr.models.model",

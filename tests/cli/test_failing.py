@@ -13,7 +13,7 @@ import pytest
 from command_line import CommandLine
 from small import small, write_settings
 
-from feddecorr.cli.console import print_text, write_all_letters
+from feddecorr.cli.console import escape_unprintable, print_text
 from feddecorr.core import files
 from feddecorr.runs.directory import read_mark, write_weights
 from feddecorr.runs.pipeline import run
@@ -155,7 +155,7 @@ def test_a_full_disk_ends_a_run_with_what_helps_and_keeps_what_is_finished(
     failed = feddecorr("run", settings, "rounds=9", "--out", tmp_path / "run")
     assert failed.code == 1
     assert "No space left on device (make room on that disk)" in failed.err.splitlines()[-1]
-    assert "once the cause is mended, 'feddecorr resume" in failed.err
+    assert "once the cause is fixed, 'feddecorr resume" in failed.err
     assert not [file for file in (tmp_path / "run").rglob(".*") if file.name != ".lock"]
     monkeypatch.undo()
     assert feddecorr("resume", tmp_path / "run", "rounds=4", "--json").document["rounds"][-1]["round"] == 4
@@ -176,7 +176,7 @@ def test_a_fault_in_one_s_own_method_is_told_with_file_and_line(
     failed = feddecorr("run", settings, "method=outside:Failing", f"engine={engine}", "--out", tmp_path / "run")
     assert failed.code == 1
     assert 'outside.py", line' in failed.err
-    assert "The finished rounds, 1, are kept: once the cause is mended, 'feddecorr resume" in failed.err
+    assert "Finished rounds are kept (1): once the cause is fixed, 'feddecorr resume" in failed.err
     assert failed.err.splitlines()[-1] == "error: client 1 failed in round 2: ZeroDivisionError: as it was told to"
 
 
@@ -204,7 +204,7 @@ def test_letters_that_an_encoding_lacks_are_spelled(monkeypatch: pytest.MonkeyPa
     """As under LC_ALL=C, where an empty cell of a table is a dash."""
     written = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="ascii"))
-    write_all_letters()
+    escape_unprintable()
     print_text("– ± ok")
     sys.stdout.flush()
     assert written.getvalue() == rb"\u2013 \xb1 ok" + b"\n"

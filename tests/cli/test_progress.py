@@ -8,8 +8,13 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
+from feddecorr.cli import console as console_module
 from feddecorr.cli import progress as progress_module
-from feddecorr.cli.progress import Progress, follow
+from feddecorr.cli.progress import Progress, duration, follow, follow_runs
+from feddecorr.sweeps.status import Running, Status
+
+HALF = Status(total=4, done=1, failed=1, running=[Running("fedavg seed 0", 3, 20)], elsewhere=1, left=150.0)
+END = Status(total=4, done=3, failed=1, running=[], elsewhere=0, left=0.0)
 
 
 @dataclass
@@ -59,7 +64,7 @@ def test_lines_come_now_and_then_with_the_time_left(clock: Clock, capsys: pytest
     assert not out
 
 
-@pytest.mark.parametrize(("seconds", "words"), [(30, "30 s"), (119, "119 s"), (120, "2 min"), (9000, "2 h")])
+@pytest.mark.parametrize(("seconds", "words"), [(30, "30 s"), (119, "119 s"), (120, "2 min"), (9000, "2 h 30 min")])
 def test_long_times_are_told_in_larger_units(
     clock: Clock, capsys: pytest.CaptureFixture[str], seconds: int, words: str
 ) -> None:
@@ -137,3 +142,48 @@ def test_a_quick_work_draws_no_bar(clock: Clock, terminal: StringIO) -> None:
         progress("quick", 1, 1)
     assert clock.now == 1000
     assert not terminal.getvalue()
+
+
+@pytest.fixture
+def screen(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> StringIO:
+    """Return what is written to standard error, which is a terminal if the test asks for one."""
+    stream = StringIO()
+    shown = Console(file=stream, force_terminal=request.param, width=200, soft_wrap=True)
+    monkeypatch.setattr(console_module, "messages", lambda: shown)
+    monkeypatch.setattr(progress_module, "messages", lambda: shown)
+    return stream
+
+
+@pytest.mark.parametrize("screen", [True, False], indirect=True)
+def test_progress_says_what_is_done_running_failed_elsewhere_and_left(screen: StringIO) -> None:
+    with follow_runs("small") as tell:
+        tell(HALF)
+    text = screen.getvalue()
+    for part in ("small", "1 failed", "fedavg seed 0 in round 3 of 20", "1 by another process", "2 min"):
+        assert part in text
+
+
+@pytest.mark.parametrize("screen", [False], indirect=True)
+def test_elsewhere_than_in_a_terminal_lines_come_now_and_then_and_at_the_end(screen: StringIO, clock: Clock) -> None:
+    with follow_runs("small") as tell:
+        for seconds, status in ((0, HALF), (1, HALF), (4, HALF), (6, HALF), (1, END), (1, END)):
+            clock.now += seconds
+            tell(status)
+    lines = screen.getvalue().splitlines()
+    assert len(lines) == 3
+    assert lines[-1] == "small: 3 of 4 runs done, 1 failed"
+
+
+@pytest.mark.parametrize("screen", [False], indirect=True)
+def test_lack_of_memory_is_told(screen: StringIO) -> None:
+    with follow_runs("small") as tell:
+        tell(Status(total=2, done=0, failed=0, running=[], elsewhere=0, left=None, short_of_memory=True))
+    assert screen.getvalue() == "small: 0 of 2 runs done, memory allows no more at once\n"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.4, "0 s"), (119, "119 s"), (121, "2 min"), (5340, "89 min"), (9000, "2 h 30 min"), (3e5, "3.5 days")],
+)
+def test_a_time_is_told_in_the_units_that_matter(seconds: float, text: str) -> None:
+    assert duration(seconds) == text

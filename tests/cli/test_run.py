@@ -95,7 +95,7 @@ def test_resume_of_a_finished_run_says_so(feddecorr: CommandLine, tmp_path: Path
     feddecorr("run", settings, "rounds=1", "--out", tmp_path / "run")
     done = feddecorr("resume", tmp_path / "run")
     assert done.code == 0
-    assert "all of its 1 rounds" in done.err
+    assert "all its 1 rounds" in done.err
 
 
 @pytest.mark.parametrize("command", ["resume", "show", "report"])

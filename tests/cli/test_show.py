@@ -63,7 +63,7 @@ def test_a_run_without_a_finished_round_says_so(feddecorr: CommandLine, tmp_path
     shown = feddecorr("show", tmp_path / "run")
     assert (shown.code, shown.out) == (
         0,
-        f"{tmp_path / 'run'}: no round of 3 is finished; 'feddecorr resume {tmp_path / 'run'}' goes on\n",
+        f"{tmp_path / 'run'}: no round of 3 is finished; 'feddecorr resume {tmp_path / 'run'}' continues\n",
     )
     for words in (["diagnose", tmp_path / "run"], ["export", tmp_path / "run", "--to", "onnx", "-o", "m.onnx"]):
         refused = feddecorr(*words, "--trust")

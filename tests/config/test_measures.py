@@ -12,8 +12,8 @@ from small import small
 from feddecorr.collapse.diagnosis import CustomMeasure, diagnose
 from feddecorr.collapse.measures import Principal
 from feddecorr.collapse.statistics import Statistics
-from feddecorr.config.measures import MEASURES
 from feddecorr.config.overrides import read_overrides
+from feddecorr.config.training import MEASURES
 from feddecorr.errors import UserError
 from feddecorr.results.summary import Summary
 from feddecorr.runs.directory import RunDirectory

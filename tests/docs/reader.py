@@ -242,8 +242,10 @@ def shorten_runs(monkeypatch: pytest.MonkeyPatch) -> None:
         start = getattr(feddecorr, name)
         if inspect.isfunction(start) and next(iter(inspect.signature(start).parameters)) == "experiment":
             monkeypatch.setattr(feddecorr, name, shortly(start))
-    demo = importlib.import_module("feddecorr.cli.demo")  # the package has a command of that name
-    monkeypatch.setattr(demo, "SETTINGS", read_overrides([*SHORT_RUN.split(), "engine=serial"], onto=demo.SETTINGS))
+    demo = importlib.import_module("feddecorr.cli.run")  # the package has a command of that name
+    monkeypatch.setattr(
+        demo, "DEMO_SETTINGS", read_overrides([*SHORT_RUN.split(), "engine=serial"], onto=demo.DEMO_SETTINGS)
+    )
 
 
 def shortly(start: Callable[..., object]) -> Callable[..., object]:

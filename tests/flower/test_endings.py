@@ -161,5 +161,5 @@ def test_a_run_whose_flower_is_killed(tmp_path: Path, start: Start) -> None:
     told = orphaned.errors.read_text()
     assert "Flower's simulation ended before the run did" in told
     assert "Flower's log ends with:\n" in told
-    assert f"'feddecorr resume {out}' goes on" in told
+    assert f"'feddecorr resume {out}' continues" in told
     check_nothing_left(orphaned, set(seen))

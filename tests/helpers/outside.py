@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from feddecorr.collapse.diagnosis import ClassSpreads
 from feddecorr.collapse.measures import Principal
-from feddecorr.config.measures import Measure
+from feddecorr.config.training import Measure
 from feddecorr.core.messages import RoundInfo, Server, Update
 from feddecorr.core.states import Mean, State
 from feddecorr.methods import Method

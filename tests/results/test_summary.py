@@ -11,7 +11,7 @@ import pytest
 from made_up import summary as made_up
 from small import small
 
-from feddecorr.cli.choosing import choose_runs
+from feddecorr.cli.show import choose_runs
 from feddecorr.config.overrides import read_overrides
 from feddecorr.core.trust import CLOSED
 from feddecorr.errors import UserError

@@ -3,7 +3,7 @@ import warnings
 import pytest
 from small import Small, small
 
-from feddecorr.cli.demo import RUNS, SETTINGS
+from feddecorr.cli.run import DEMO_RUNS, DEMO_SETTINGS
 from feddecorr.collapse.diagnosis import Diagnosis
 from feddecorr.core.messages import Server, Update
 from feddecorr.errors import UserError
@@ -71,9 +71,9 @@ def test_the_papers_settings_are_evaluated_in_every_round(words: list[str]) -> N
     assert every(small("clients=10", "training.epochs=10", *words), 50_000, 10_000) == 1
 
 
-@pytest.mark.parametrize("extra", RUNS.values())
+@pytest.mark.parametrize("extra", DEMO_RUNS.values())
 def test_the_demo_is_evaluated_in_every_round(extra: dict[str, object]) -> None:
-    experiment, options = parse_settings({**SETTINGS, **extra})
+    experiment, options = parse_settings({**DEMO_SETTINGS, **extra})
     dataset = experiment.data.load()
     assert rhythm(experiment, options.evaluation, len(dataset.train), len(dataset.test)) == 1
 

@@ -87,7 +87,7 @@ def test_what_cannot_be_exported_is_refused(trained: Path, tmp_path: Path, fedde
         (trained,): "name the file to write",
         (trained, "--to", "onnx"): "name the file to write",
         (trained, "-o", tmp_path / "a.xlsx"): "a table ends in .parquet or .csv",
-        (trained, trained, "--to", "onnx", "-o", tmp_path / "a.onnx"): "of one run",
+        (trained, trained, "--to", "onnx", "-o", tmp_path / "a.onnx"): "from one run",
         (trained, "--to", "mlflow", "-o", tmp_path / "a"): "leave --out out",
         (tmp_path, "-o", tmp_path / "a.csv"): "no run with a finished round",
         (tmp_path, "--to", "tensorboard"): "no run in",

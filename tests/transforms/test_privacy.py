@@ -233,7 +233,7 @@ def test_the_command_tells_what_was_spent_and_what_will_be(feddecorr: CommandLin
     list(run(*small(*GROUPS, "sampling=poisson", "transforms.private.seed=1"), f"{tmp_path}/seeded"))
     told = feddecorr("privacy", f"{tmp_path}/seeded")
     assert "after 2 rounds: add or remove one client" in told.out
-    assert "transforms.private.seed=1: whoever knows it can take the noise away" in told.err
+    assert "transforms.private.seed=1: whoever knows it can remove the noise" in told.err
     refused = feddecorr("privacy", "clients=3")
     assert refused.code == 2
     assert "not private" in refused.err

@@ -1,36 +1,35 @@
-"""The command line: one module per group of commands, all speaking as `console` says."""
+"""The command line. Commands that are read together share a file; PyTorch is imported when a command runs."""
 
 from __future__ import annotations
 
+import io
 import sys
+import traceback
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import version
 from typing import Annotated
 
+import click
 import typer
 import typer.core
 
-from feddecorr.cli.compare import compare
-from feddecorr.cli.console import print_text, say, write_all_letters
-from feddecorr.cli.convert_beta import convert_beta
+from feddecorr import interrupts
+from feddecorr.cli.console import escape_unprintable, print_text, say
 from feddecorr.cli.data import data_app
-from feddecorr.cli.demo import demo
 from feddecorr.cli.diagnose import diagnose
-from feddecorr.cli.export import export
-from feddecorr.cli.failing import told_failures
-from feddecorr.cli.figure import figure
+from feddecorr.cli.export import export, records
 from feddecorr.cli.flower import flower_app
 from feddecorr.cli.list import list_configs
-from feddecorr.cli.partition import partition
-from feddecorr.cli.privacy import privacy
-from feddecorr.cli.records import records
-from feddecorr.cli.report import report
-from feddecorr.cli.resume import resume
-from feddecorr.cli.run import run
-from feddecorr.cli.show import show
+from feddecorr.cli.partition import convert_beta, partition, privacy
+from feddecorr.cli.run import demo, resume, run
+from feddecorr.cli.show import compare, figure, report, show, table, watch
 from feddecorr.cli.sweep import sweep
-from feddecorr.cli.table import table
-from feddecorr.cli.watch import watch
+from feddecorr.errors import SHORT_OF, RunError, UserError, explain_refusal
+
+USER, FAILURE, INTERRUPTED = 2, 1, 130
+"""Exit codes: for what the user must change, for a failure, and after Ctrl-C (128 + SIGINT)."""
 
 typer.core.HAS_RICH = False  # help is plain text; otherwise it has backslashes before its brackets
 
@@ -41,12 +40,12 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
-    suggest_commands=False,  # the library below it does so already
+    suggest_commands=False,  # click does so already
 )
 
 
-def tell_version(wanted: bool) -> None:
-    """Print the version and end."""
+def print_version(wanted: bool) -> None:
+    """Print the version and exit."""
     if wanted:
         print_text(f"feddecorr {version('feddecorr')}")
         raise typer.Exit
@@ -55,7 +54,7 @@ def tell_version(wanted: bool) -> None:
 @app.callback()
 def every_command(
     _: Annotated[
-        bool, typer.Option("--version", callback=tell_version, is_eager=True, help="Print the version and end.")
+        bool, typer.Option("--version", callback=print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
     """See and cure dimensional collapse in heterogeneous federated learning."""
@@ -82,14 +81,47 @@ app.add_typer(data_app, name="data")
 app.add_typer(flower_app, name="flower")
 
 
+def main() -> None:
+    """Run the command line; exit with 2 for what the user must change and with 1 for a failure."""
+    warnings.showwarning = _say_warning  # type: ignore[assignment]  # its category and place are not shown
+    escape_unprintable()
+    with reported_failures():
+        sys.exit(app(standalone_mode=False))
+
+
 def _say_warning(message: Warning | str, *_: object) -> None:
-    """Say a warning in its own words, without the place in the code that gave it."""
     say(f"warning: {message}")
 
 
-def main() -> None:
-    """Run the command line; exit with 2 for what the user must change and with 1 for a failure."""
-    warnings.showwarning = _say_warning  # type: ignore[assignment]  # where and of which kind does not matter
-    write_all_letters()
-    with told_failures():
-        sys.exit(app(standalone_mode=False))
+@contextmanager
+def reported_failures() -> Iterator[None]:
+    """Turn an exception into a message on standard error and an exit code; for a bug of ours, print the traceback."""
+    try:
+        yield
+    except (KeyboardInterrupt, Exception) as error:
+        if isinstance(error, KeyboardInterrupt) or interrupts.have_come():
+            say("interrupted")
+            sys.exit(INTERRUPTED)
+        message, code = _explain(error)
+        say(message)
+        sys.exit(code)
+
+
+def _explain(error: Exception) -> tuple[str, int]:
+    match error:
+        case click.ClickException():
+            shown = io.StringIO()
+            error.show(shown)
+            return shown.getvalue().rstrip(), error.exit_code
+        case UserError():
+            return f"error: {error}", USER
+        case RunError():
+            cause = error.__cause__
+            traced = f"{cause}\n" if cause is not None and not isinstance(cause, OSError) else ""
+            return f"{traced}error: {error}", FAILURE
+        case OSError():
+            return f"error: {explain_refusal(error)}", FAILURE if error.errno in SHORT_OF else USER
+        case MemoryError():
+            advice = "free some, or use a smaller training.batch or fewer engine.workers"
+            return f"error: there is not enough memory: {advice}", FAILURE
+    return "".join(traceback.format_exception(error)).rstrip(), FAILURE

@@ -1,4 +1,4 @@
-"""How every command speaks: results on standard output, everything else on standard error."""
+"""What all commands share: options, and output (results on standard output, everything else on standard error)."""
 
 from __future__ import annotations
 
@@ -21,50 +21,61 @@ if TYPE_CHECKING:
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
 
 TrustOption = Annotated[
-    bool, typer.Option("--trust", help="Import the code that files name: only for files of people you trust.")
+    bool, typer.Option("--trust", help="Import the code that files name. Only for files from people you trust.")
+]
+Words = Annotated[
+    list[str] | None, typer.Argument(metavar="[FILE.toml] [KEY=VALUE]...", help="Settings; later ones win.")
 ]
 
 
-def write_all_letters() -> None:
-    """Let letters that a terminal's encoding lacks be spelled by their number, where Python would refuse to print."""
+def escape_unprintable() -> None:
+    """Print characters that the terminal's encoding lacks as escapes, where Python would raise."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            with suppress(OSError):  # who put another file in its place has to see to its letters
+            with suppress(OSError):  # a replaced stream has an encoding of its own
                 stream.reconfigure(errors="backslashreplace")
 
 
 @cache
 def messages() -> Console:
-    """Return the console for progress and messages: standard error."""
-    from rich.console import Console  # noqa: PLC0415 - not needed for --help or --json
+    """Return the console on standard error, for progress and messages."""
+    from rich.console import Console
 
     return Console(stderr=True, highlight=False, soft_wrap=True, markup=False, emoji=False)
 
 
 def say(text: str) -> None:
-    """Print a message for the person at the terminal."""
+    """Print a message on standard error."""
     messages().print(visible(text))
 
 
 def print_json(document: Any) -> None:
-    """Print the one JSON document of a command."""
+    """Print a command's one JSON document."""
     print_text(json.dumps(document, indent=2, allow_nan=False).replace("\x7f", "\\u007f"))
 
 
+def print_result(text: str, document: Any, *, json: bool) -> None:
+    """Print a result: the document with --json, otherwise the text."""
+    if json:
+        print_json(document)
+    else:
+        print_text(text)
+
+
 def print_text(text: str) -> None:
-    """Print a result as a line of text."""
+    """Print a result as text."""
     if sys.stdout is None:
         raise RunError("standard output is closed: there is nowhere to print the result")
     sys.stdout.write(visible(text) + "\n")
 
 
 def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], title: str | None = None) -> None:
-    """Print a result as a table: drawn in a terminal, plain aligned columns elsewhere."""
+    """Print a table: drawn in a terminal, aligned columns elsewhere."""
     headings, rows = list(map(one_line, headings)), [list(map(one_line, row)) for row in rows]
     if sys.stdout is not None and sys.stdout.isatty():
-        from rich.console import Console  # noqa: PLC0415 - plain output needs none
-        from rich.table import Table  # noqa: PLC0415
-        from rich.text import Text  # noqa: PLC0415
+        from rich.console import Console
+        from rich.table import Table
+        from rich.text import Text
 
         table = Table(title=Text(one_line(title)) if title else None, title_justify="left")
         for heading in headings:
@@ -81,5 +92,5 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], title: s
 
 
 def number(value: float | None, digits: int = 4) -> str:
-    """Return a number as a cell of a table; a dash for what was not measured."""
+    """Format a number for a table; a dash for what was not measured."""
     return "–" if value is None else f"{value:.{digits}f}" if isinstance(value, float) else str(value)

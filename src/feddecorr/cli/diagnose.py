@@ -1,4 +1,4 @@
-"""The command that answers whether a model has collapsed."""
+"""The command that tells whether a model has collapsed."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from feddecorr.cli.console import JsonOption, TrustOption, say
-from feddecorr.cli.diagnosis_output import tell
+from feddecorr.cli.console import JsonOption, TrustOption, number, print_json, print_table, print_text, say
 from feddecorr.config.overrides import read_overrides, said
 from feddecorr.core.text import read_list
 from feddecorr.core.trust import Trust
@@ -30,37 +29,37 @@ def diagnose(  # noqa: PLR0913, PLR0917 - one parameter for each option of the c
     ] = None,
     features: Annotated[
         list[Path] | None,
-        typer.Option(help="Features, (samples, features): npy, npz, safetensors, csv, parquet; repeatable."),
+        typer.Option(help="Features, (samples, features): npy, npz, safetensors, csv or parquet; repeatable."),
     ] = None,
     labels: Annotated[
         list[Path] | None, typer.Option(help="Their labels: one file for all, or one for each file of features.")
     ] = None,
-    model: Annotated[str | None, typer.Option(help="A model by name, or package.module:build of your own.")] = None,
+    model: Annotated[str | None, typer.Option(help="A model by name, or your own as package.module:build.")] = None,
     weights: Annotated[
         list[Path] | None, typer.Option(help="Its weights: safetensors or torch.save; repeatable.")
     ] = None,
-    data: Annotated[str | None, typer.Option(help="The data set that the model sees.")] = None,
+    data: Annotated[str | None, typer.Option(help="The data set to run the model on.")] = None,
     layer: Annotated[str | None, typer.Option(help="The layer whose input is the representation.")] = None,
     round: Annotated[str, typer.Option(help="Of runs: 'last' or a number.")] = "last",  # noqa: A002 - the option's name
     clients: Annotated[
-        str | None, typer.Option(help="Of runs: local models, too: 'all', which also ranks them, or '0,3'.")
+        str | None, typer.Option(help="Of runs: also local models, '0,3' or 'all', which ranks them, too.")
     ] = None,
     averaging: Annotated[
         bool, typer.Option("--averaging", help="Of runs: compare all local models with their average.")
     ] = False,
-    layers: Annotated[bool, typer.Option("--layers", help="With --averaging: layer by layer, too.")] = False,
+    layers: Annotated[bool, typer.Option("--layers", help="With --averaging: also layer by layer.")] = False,
     on: Annotated[str, typer.Option(help="Which images: 'test' or 'train'.")] = "test",
     statistics: Annotated[
-        str, typer.Option(help="BatchNorm's: the 'model's, or those of each 'batch' of the images.")
+        str, typer.Option(help="BatchNorm statistics: the 'model's own, or those of each 'batch'.")
     ] = "model",
-    picture: Annotated[Path, typer.Option(help="HTML file to draw the spectra in.")] = Path("diagnosis.html"),
+    picture: Annotated[Path, typer.Option(help="HTML file for the picture of the spectra.")] = Path("diagnosis.html"),
     trust: TrustOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Has my model collapsed? In numbers, in words and in a picture; any number of models side by side.
+    """Has my model collapsed? In numbers, words and a picture, for any number of models side by side.
 
-    Runs: the newest global model is there; local models are trained again for one round, to the same bits;
-    an older round takes as long as the run took to get there.
+    Runs: the newest global model is stored; local models are retrained for one round, to the same bits. An older
+    round takes as long as the run took to reach it.
 
         feddecorr diagnose runs/a runs/b --clients all
 
@@ -74,8 +73,7 @@ def diagnose(  # noqa: PLR0913, PLR0917 - one parameter for each option of the c
 
         feddecorr diagnose --model my_module:build --weights w.safetensors --data cifar10
 
-    The representation is what the classifier takes in, or what --layer names. What each measure means:
-    docs/diagnosis.md.
+    The representation is the input of the classifier, or of --layer. docs/diagnosis.md explains the measures.
     """
     directories = [Path(word) for word in words or [] if "=" not in word or Path(word).is_dir()]
     settings = read_overrides([word for word in words or [] if Path(word) not in directories])
@@ -84,15 +82,15 @@ def diagnose(  # noqa: PLR0913, PLR0917 - one parameter for each option of the c
         {
             "nothing to diagnose: name a run, --features FILE, or --model NAME --data NAME": not of_models
             and not features,
-            "--weights, --data, --layer and settings say something about --model: name it, too": model is None
+            "--weights, --data, --layer and settings need --model": model is None
             and bool(weights or data or layer or settings),
             f"--on is 'test' or 'train', not '{on}'": on not in ("test", "train"),
             f"--statistics is 'model' or 'batch', not '{statistics}'": statistics not in ("model", "batch"),
-            "--statistics are those of models, not of features": statistics == "batch" and not of_models,
-            "--labels belong to --features: name them, too": bool(labels) and not features,
-            "--clients, --round and --averaging are about models of a run: name its directory": not directories
+            "--statistics is for models, not for features": statistics == "batch" and not of_models,
+            "--labels needs --features": bool(labels) and not features,
+            "--clients, --round and --averaging are for models of a run: name its directory": not directories
             and (clients is not None or round != "last" or averaging),
-            "--layers are those of --averaging: say that, too": layers and not averaging,
+            "--layers needs --averaging": layers and not averaging,
         }
     )
     rounds: list[Examination] = []
@@ -106,13 +104,12 @@ def diagnose(  # noqa: PLR0913, PLR0917 - one parameter for each option of the c
     if model is not None:
         settings |= {"model": _named(settings, "model", model), **_data(settings, data)}
         spoken = said(words or []) | {model, str(data)}
-        parsed = _parse(settings, Trust(spoken, files=trust))
-        found += _models(parsed, weights, layer=layer, on=on, statistics=statistics)
-    tell(found, rounds, picture, json=json)
+        found += _models(settings, Trust(spoken, files=trust), weights, layer=layer, on=on, statistics=statistics)
+    _print(found, rounds, picture, json=json)
 
 
 def _refuse_if(problems: Mapping[str, bool]) -> None:
-    """Raise the first of the problems that there is."""
+    """Raise the first problem that is there."""
     for message, there in problems.items():
         if there:
             raise UserError(message)
@@ -125,7 +122,7 @@ def _named(settings: dict[str, Any], key: str, name: str) -> dict[str, Any]:
 
 def _data(settings: dict[str, Any], data: str | None) -> dict[str, Any]:
     if data is None and "data" not in settings:
-        raise UserError("--model needs images to see: name a data set by --data ('feddecorr list data' shows them)")
+        raise UserError("--model needs --data: name a data set ('feddecorr list data' shows them)")
     return {} if data is None else {"data": _named(settings, "data", data)}
 
 
@@ -138,7 +135,7 @@ def _wanted(round: str, clients: str | None) -> Wanted:  # noqa: A002 - the opti
     if clients not in (None, "all"):
         parts = read_list(clients)
         if not parts or not all(part.isdecimal() for part in parts):
-            raise UserError(f"--clients is 'all' or numbers with commas between, such as 0,3, not '{clients}'")
+            raise UserError(f"--clients is 'all' or a list such as 0,3, not '{clients}'")
         chosen = [int(part) for part in parts]
     return Wanted(None if round == "last" else int(round), clients is not None, chosen)
 
@@ -156,12 +153,10 @@ def _runs(directories: Sequence[Path], wanted: Wanted, trust: Trust) -> Iterator
 
 
 def _features(files: Sequence[Path], labels: Sequence[Path]) -> Iterator[Diagnosis]:
-    from feddecorr.data.features import diagnose_features  # noqa: PLC0415 - PyTorch is loaded when it is needed
+    from feddecorr.data.features import diagnose_features
 
     if len(labels) > 1 and len(labels) != len(files):
-        raise UserError(
-            f"{len(labels)} files of labels for {len(files)} of features: give one for all, or one for each"
-        )
+        raise UserError(f"{len(labels)} label files for {len(files)} feature files: give one for all, or one for each")
     paired: list[Path | None] = [*labels] if labels else [None]
     if len(paired) == 1:
         paired *= len(files)
@@ -177,6 +172,87 @@ def _parse(settings: dict[str, Any], trust: Trust) -> tuple[Experiment, RunOptio
 def _models(parsed: tuple[Experiment, RunOptions], weights: Sequence[Path] | None, **look: Any) -> Iterator[Diagnosis]:
     from feddecorr.runs.diagnosis import diagnose_stored  # noqa: PLC0415 - PyTorch is loaded when it is needed
 
+    parsed = parse_settings(settings, trust)
     files: list[Path | None] = [*weights] if weights else [None]
     for file in files:
         yield diagnose_stored(*parsed, file, **look)
+
+
+COLUMNS = {
+    "accuracy": "accuracy",
+    "effective rank": "effective_rank",
+    "possible": "maximum_rank",
+    "significant": "significant_singular_values",
+    "for 99 %": "dimensions_for_99_percent",
+    "participation ratio": "participation_ratio",
+    "NC1": "nc1_variability",
+    "CKA": "linear_cka",
+}
+
+
+def _print(found: Sequence[Diagnosis], rounds: Sequence[Examination], picture: Path, *, json: bool) -> None:
+    """Write the page, and print all models and rounds as tables and words, or as one JSON document."""
+    from feddecorr.collapse.diagnosis import find_reference
+    from feddecorr.report.diagnosis_page import write_diagnosis
+
+    write_diagnosis(found, picture, list(_sections(rounds)))
+    answers = [each.answer(find_reference(each, found)) for each in found]
+    if json:
+        documents = [{**each.to_dict(), "answer": answer} for each, answer in zip(found, answers, strict=True)]
+        further = {"picture": str(picture.resolve()), "others": documents[1:], **_documents(rounds)}
+        print_json({**documents[0], **further})
+        return
+    _print_models(found)
+    print_text("")
+    for answer in answers:
+        print_text("\n".join(answer))
+    for each in rounds:
+        _print_round(each)
+    say(f"picture: {picture.resolve()}")
+
+
+def _print_models(found: Sequence[Diagnosis]) -> None:
+    from feddecorr.collapse.diagnosis import rows
+
+    if len(found) == 1:
+        print_table(["measure", "value", "what it is"], rows(found[0]), title=found[0].name)
+        return
+    told = {name for name in COLUMNS.values() if any(getattr(each, name) is not None for each in found)}
+    known = {heading: name for heading, name in COLUMNS.items() if name in told}
+    lines = [[each.name, *(number(getattr(each, name), 3) for name in known.values())] for each in found]
+    print_table(["model", *known], lines)
+
+
+def _print_round(found: Examination) -> None:
+    from feddecorr.collapse import averaging, contributions
+
+    if found.averaging is not None:
+        print_text("")
+        print_table(averaging.HEADINGS, found.averaging.rows())
+        if found.averaging.layers:
+            print_text("")
+            print_table(averaging.LAYER_HEADINGS, found.averaging.layer_rows())
+        print_text("")
+        print_text("\n".join(found.averaging.answer()))
+    if found.blame is not None:
+        print_text("")
+        print_table(contributions.HEADINGS, found.blame.rows())
+        print_text("")
+        print_text("\n".join(found.blame.answer()))
+
+
+def _documents(rounds: Sequence[Examination]) -> dict[str, Any]:
+    """Return one document for each run, where there is any."""
+    averaged = [each.averaging.to_dict() for each in rounds if each.averaging is not None]
+    blamed = [each.blame.to_dict() for each in rounds if each.blame is not None]
+    return {name: found for name, found in {"averaging": averaged, "blame": blamed}.items() if found}
+
+
+def _sections(rounds: Sequence[Examination]) -> Iterator[Section]:
+    from feddecorr.report.diagnosis_page import averaging_sections, blame_section
+
+    for each in rounds:
+        if each.averaging is not None:
+            yield from averaging_sections(each.averaging)
+        if each.blame is not None:
+            yield blame_section(each.blame)

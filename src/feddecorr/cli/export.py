@@ -1,4 +1,4 @@
-"""The command that hands runs over to other programs: tables, models, trackers."""
+"""Commands that hand runs over: export to other programs, records for git."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from feddecorr.cli.choosing import Sources
-from feddecorr.cli.console import JsonOption, TrustOption, print_json, print_text
+from feddecorr.cli.console import JsonOption, TrustOption, print_result
+from feddecorr.cli.show import Sources, WhereOption, choose_runs
+from feddecorr.core.trust import Trust
 from feddecorr.errors import UserError, nearest
 
 
@@ -17,31 +18,31 @@ def export(
     to: Annotated[
         str | None,
         typer.Option(
-            help="safetensors, torchscript, onnx, tensorboard, wandb, mlflow or your own tracker; without it, a table."
+            help="safetensors, torchscript, onnx, tensorboard, wandb, mlflow or your own tracker; a table by default."
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="The file to write: of a table, .parquet or .csv.")
+        Path | None, typer.Option("--out", "-o", help="The file to write; a table is .parquet or .csv.")
     ] = None,
     trust: TrustOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Hand runs over to other programs.
+    """Export runs to other programs.
 
-    Rounds as a table, one row a round, with all settings and measures:
+    As a table, with one row per round and all settings and measures:
 
         feddecorr export runs -o runs.parquet
 
-    The newest global model of one run, with what standardizes its inputs; it is run once, to see that it is right:
+    The newest global model of a run, with the standardization of its inputs; the written file is checked:
 
         feddecorr export runs/a --to onnx -o model.onnx
 
-    To a tracker, what it was not told while the run went on (trackers=tensorboard does that):
+    To a tracker, whatever it has not been sent yet (trackers=tensorboard sends it during the run):
 
         feddecorr export runs/a --to tensorboard
     """
-    from feddecorr.runs.export import FORMATS  # noqa: PLC0415 - PyTorch is loaded when it is needed
-    from feddecorr.trackers import TRACKERS  # noqa: PLC0415
+    from feddecorr.runs.export import FORMATS
+    from feddecorr.trackers import TRACKERS
 
     known = [*FORMATS, *TRACKERS.table]
     tracks = to is not None and (to in TRACKERS.table or ":" in to)
@@ -55,14 +56,12 @@ def export(
         raise UserError("name the file to write: -o FILE")
     else:
         written = [_table(sources, out) if to is None else _model(sources, to, out, trust=trust)]
-    if json:
-        print_json({"written": [str(path.resolve()) for path in written]})
-    else:
-        print_text("\n".join(str(path.resolve()) for path in written))
+    paths = [str(path.resolve()) for path in written]
+    print_result("\n".join(paths), {"written": paths}, json=json)
 
 
 def _table(sources: list[Path], out: Path) -> Path:
-    from feddecorr.results.frames import load_runs, refuse_ending, write_table  # noqa: PLC0415 - see export
+    from feddecorr.results.frames import load_runs, refuse_ending, write_table
 
     refuse_ending(out)
     table = load_runs(*sources)
@@ -73,21 +72,20 @@ def _table(sources: list[Path], out: Path) -> Path:
 
 
 def _model(sources: list[Path], to: str, out: Path, *, trust: bool) -> Path:
-    from feddecorr.core.trust import Trust  # noqa: PLC0415
-    from feddecorr.runs.directory import RunDirectory  # noqa: PLC0415 - see export
-    from feddecorr.runs.export import export_model  # noqa: PLC0415
+    from feddecorr.runs.directory import RunDirectory
+    from feddecorr.runs.export import export_model
 
     if len(sources) != 1:
-        raise UserError(f"a model is of one run, not of {len(sources)}")
+        raise UserError(f"a model comes from one run, not from {len(sources)}")
     export_model(RunDirectory.open(sources[0]), to, out, trust=Trust(files=trust))
     return out
 
 
 def _track(sources: list[Path], to: str) -> list[Path]:
-    from feddecorr.results.summary import run_directories  # noqa: PLC0415
-    from feddecorr.runs.tracking import folder_name, following  # noqa: PLC0415 - see export
-    from feddecorr.runs.writer import RunWriter  # noqa: PLC0415
-    from feddecorr.trackers import TRACKERS  # noqa: PLC0415
+    from feddecorr.results.summary import run_directories
+    from feddecorr.runs.tracking import folder_name, following
+    from feddecorr.runs.writer import RunWriter
+    from feddecorr.trackers import TRACKERS
 
     tracker = TRACKERS.parse(to)
     folders = [folder for source in sources for folder in run_directories(source)]
@@ -95,5 +93,27 @@ def _track(sources: list[Path], to: str) -> list[Path]:
         raise UserError(f"no run in {', '.join(map(str, sources))}")
     for folder in folders:
         with RunWriter(folder) as writer, following(writer.directory, {to: tracker}, *writer.directory.settings()):
-            pass  # to follow is to catch up
+            pass  # following begins by catching up
     return [folder / folder_name(to) for folder in folders]
+
+
+def records(
+    sources: Sources,
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE.jsonl", help="The file to write.")],
+    where: WhereOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Write what tables and figures need from many runs into one file, small enough for git.
+
+    One line of JSON per run: its settings, the command that repeats it, the numbers of every round, the last
+    spectrum, and where it ran. Of several copies of a run, the one with the most rounds is taken.
+
+    Example:  feddecorr records studies/small/runs -o results/small.jsonl
+    """
+    from feddecorr.results.summary import write_summaries
+
+    summaries = choose_runs(sources, where)
+    write_summaries(out, summaries)
+    size = out.stat().st_size
+    text = f"{out.resolve()}: {len(summaries)} runs, {size / 1e6:.2f} MB"
+    print_result(text, {"records": str(out.resolve()), "runs": len(summaries), "bytes": size}, json=json)

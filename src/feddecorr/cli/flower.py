@@ -1,4 +1,4 @@
-"""Commands about federations on Flower: write an app, run it, and protect its SuperLink."""
+"""Commands about Flower: write an app, run it, clean up, and expose only the Fleet API."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import Annotated
 
 import typer
 
-from feddecorr.cli.console import JsonOption, TrustOption, print_json, print_text, say
-from feddecorr.cli.run import Words
+from feddecorr.cli.console import JsonOption, TrustOption, Words, print_json, print_result, print_text, say
 from feddecorr.config.overrides import read_overrides, said
 from feddecorr.core.trust import Trust
 from feddecorr.errors import RunError, UserError
@@ -23,7 +22,7 @@ flower_app = typer.Typer(
 )
 
 COLOURS = re.compile(r"\x1b\[[\d;]*m")
-"""As Flower's log has them, also where no terminal is."""
+"""Flower's log has them even without a terminal."""
 
 AppFolder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the Flower app.")]
 
@@ -33,26 +32,26 @@ def app(
     directory: AppFolder,
     words: Words = None,
     out: Annotated[
-        Path | None, typer.Option(help="Directory of the run, where the ServerApp is; by default below runs/.")
+        Path | None, typer.Option(help="Directory of the run, on the ServerApp's machine; by default in runs/.")
     ] = None,
     test: Annotated[
-        str, typer.Option(metavar="DATA", help="Data set on whose test images the server evaluates, if it has one.")
+        str, typer.Option(metavar="DATA", help="Data set whose test images the server evaluates on, if any.")
     ] = "",
     trust: TrustOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Write a Flower app of an experiment: a pyproject.toml with our components, and nothing to install.
+    """Write an experiment as a Flower app: a pyproject.toml that names our components, with nothing to install.
 
     Each SuperNode says which client it is and where its images are:
     flower-supernode … --node-config "client=3 data='folder:/srv/pictures'"; without data, it takes its part of
-    the experiment's data set. 'feddecorr flower run DIR' or 'flwr run DIR' starts the run, or goes on with it.
+    the experiment's data set. 'feddecorr flower run DIR' or 'flwr run DIR' starts or resumes the run.
 
     Example:  feddecorr flower app apps/a data=nodes clients=3 method=scaffold regularizers=feddecorr
     """
-    from feddecorr.deployment.app import write_app  # noqa: PLC0415
-    from feddecorr.flower.engine import Flower  # noqa: PLC0415 - PyTorch is loaded when it is needed
-    from feddecorr.settings.flat import parse_settings, to_settings  # noqa: PLC0415
-    from feddecorr.settings.options import ENGINES  # noqa: PLC0415
+    from feddecorr.deployment.app import write_app
+    from feddecorr.flower.engine import Flower
+    from feddecorr.settings.flat import parse_settings, to_settings
+    from feddecorr.settings.options import ENGINES
 
     experiment, options = parse_settings(
         read_overrides(words or [], onto={"engine": {"name": "flower"}}), Trust(said(words or []), files=trust)
@@ -64,7 +63,7 @@ def app(
     if json:
         print_json({"app": str(directory), "run": str(out), "experiment": to_settings(experiment, options)})
         return
-    print_text(f"{directory}: a Flower app of {experiment.clients} clients, whose run will be in {out}")
+    print_text(f"{directory}: a Flower app for {experiment.clients} clients; its run will be in {out}")
     say(f"'feddecorr flower run {directory}' starts it, on the SuperLink of your Flower configuration.")
 
 
@@ -74,38 +73,35 @@ def run(
     superlink: Annotated[str | None, typer.Argument(help="Name of the SuperLink in Flower's configuration.")] = None,
     json: JsonOption = False,
 ) -> None:
-    """Run an app as 'flwr run' does, show its log, and exit with 1 if the run fails.
+    """Run an app like 'flwr run', show its log, and exit with 1 if the run fails.
 
     Example:  feddecorr flower run apps/a lab
     """
-    from feddecorr.deployment.app import run_app  # noqa: PLC0415 - starts processes
+    from feddecorr.deployment.app import run_app
 
     status = run_app(directory, superlink, lambda line: say(COLOURS.sub("", line)))
     if status != "finished:completed":
-        raise RunError(f"Flower says of the run: {status}")
-    if json:
-        print_json({"app": str(directory), "status": status})
-    else:
-        print_text(f"{directory}: {status}")
+        raise RunError(f"Flower reports the run as {status}")
+    print_result(f"{directory}: {status}", {"app": str(directory), "status": status}, json=json)
 
 
 @flower_app.command()
 def clean(
     memory: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="The node's memory, as its --node-config says it.")
+        Path | None, typer.Option(metavar="DIR", help="The node's memory, as in its --node-config.")
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Remove the files; without it, they are only listed.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Remove the files; by default, they are only listed.")] = False,
     json: JsonOption = False,
 ) -> None:
-    """List what nodes of this user keep on the disk, and remove it with --yes: clients' memories, decoded pictures.
+    """List what this user's nodes keep on disk (clients' memories, decoded pictures), and remove it with --yes.
 
-    A client whose memory is gone cannot go on with a run by SCAFFOLD or FedDyn; pictures are decoded anew when they
-    are needed. Nothing is touched that is not named as these files are.
+    Without its memory, a client cannot continue a run of SCAFFOLD or FedDyn; pictures are decoded again when needed.
+    Other files are left alone.
 
     Example:  feddecorr flower clean --memory /var/lib/feddecorr
     """
-    from feddecorr.data.cache import cache_folder  # noqa: PLC0415 - PyTorch is loaded when it is needed
-    from feddecorr.flower.node import DEFAULT_MEMORY, find_files, remove_files  # noqa: PLC0415
+    from feddecorr.data.cache import cache_folder
+    from feddecorr.flower.node import DEFAULT_MEMORY, find_files, remove_files
 
     place = (memory or DEFAULT_MEMORY).expanduser().absolute()
     files = list(find_files(place, cache_folder()))
@@ -119,12 +115,12 @@ def clean(
         print_text(f"{name}  {size} bytes")
     print_text(f"{len(sizes)} files, {sum(sizes.values())} bytes{': removed' if yes else ''}")
     if files and not yes:
-        say("--yes removes them")
+        say("use --yes to remove them")
 
 
 @flower_app.command()
 def proxy(
-    superlink: Annotated[str, typer.Argument(help="Address of the SuperLink, host:port, on the loopback.")],
+    superlink: Annotated[str, typer.Argument(help="Address of the SuperLink on the loopback, host:port.")],
     ca: Annotated[Path, typer.Option(help="Certificate of the authority that signed the SuperLink's.")],
     certfile: Annotated[Path, typer.Option(help="Certificate to show to SuperNodes.")],
     keyfile: Annotated[Path, typer.Option(help="Its private key.")],
@@ -135,10 +131,10 @@ def proxy(
 
     Example:  feddecorr flower proxy 127.0.0.1:8443 --ca ca.crt --certfile server.crt --keyfile server.key
     """
-    from feddecorr.flower.fleet_proxy import serve  # noqa: PLC0415 - an extra
+    from feddecorr.flower.fleet_proxy import serve
 
     for file in (ca, certfile, keyfile):
         if not file.is_file():
             raise UserError(f"there is no file {file}")
-    say(f"SuperNodes may connect to {host}:{port}; only the Fleet API of {superlink} is open")
+    say(f"SuperNodes can connect to {host}:{port}; only the Fleet API of {superlink} is exposed")
     serve(superlink, ca=ca, certfile=certfile, keyfile=keyfile, address=(host, port))

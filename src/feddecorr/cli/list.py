@@ -1,4 +1,4 @@
-"""The command that lists what can be chosen by name, and all options."""
+"""The command that lists everything that can be chosen by name, with its options."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ def list_configs(
         str | None,
         typer.Argument(
             help="data, partition, model, method, regularizers, transforms, engine, trackers, optimizer, schedule, "
-            "measures, training or evaluation; experiment or options for the top-level settings; all without it."
+            "measures, training or evaluation; experiment or options for the top-level settings; everything by default."
         ),
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Show what can be chosen by name, with a line each; for one family, with all options.
+    """List everything that can be chosen by name; for one family, with all options.
 
     Example:  feddecorr list methods
     """
-    from feddecorr.config.experiment import Experiment  # noqa: PLC0415
-    from feddecorr.config.training import CHOICES, Evaluation, Training  # noqa: PLC0415
-    from feddecorr.settings.options import REGISTRIES, RunOptions  # noqa: PLC0415 - PyTorch is loaded when it is needed
+    from feddecorr.config.experiment import Experiment
+    from feddecorr.config.training import CHOICES, Evaluation, Training
+    from feddecorr.settings.options import REGISTRIES, RunOptions
 
     tables: dict[str, Kinds] = {setting: found.table for setting, found in REGISTRIES.items()}
     tables |= {setting: found.table for setting, found in CHOICES.items()}

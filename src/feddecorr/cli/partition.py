@@ -1,4 +1,4 @@
-"""The command that shows a split: who holds which labels, and how much clients differ."""
+"""Commands that need no training: the split, the privacy budget, and beta in another scale."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import Annotated
 
 import typer
 
-from feddecorr.cli.console import JsonOption, TrustOption, print_json, print_table, print_text, say
-from feddecorr.cli.run import Words
+from feddecorr.cli.console import JsonOption, TrustOption, Words, print_json, print_result, print_table, print_text, say
 from feddecorr.config.overrides import read_overrides, said
-from feddecorr.core.trust import Trust
+from feddecorr.core.trust import CLOSED, Trust
+from feddecorr.loss.beta import LossScale
+from feddecorr.loss.beta import convert_beta as convert
 
 SHADES = " ░▒▓█"
 MOST_SHADED = 100
@@ -18,14 +19,14 @@ MOST_SHADED = 100
 
 def partition(
     words: Words = None,
-    out: Annotated[Path | None, typer.Option(help="JSON file to write the split to, for partition=file.")] = None,
-    picture: Annotated[Path, typer.Option(help="HTML file to draw the split in.")] = Path("partition.html"),
+    out: Annotated[Path | None, typer.Option(help="JSON file for the split, to be read by partition=file.")] = None,
+    picture: Annotated[Path, typer.Option(help="HTML file for the picture of the split.")] = Path("partition.html"),
     trust: TrustOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Split the data as 'run' would, draw who holds which labels, and print how much clients differ.
+    """Split the data as 'run' would, draw who holds which labels, and measure how much clients differ.
 
-    Takes the same words as 'run'; only data, partition, clients and seed matter:
+    Takes the same settings as 'run'; only data, partition, clients and seed matter:
 
         feddecorr partition data=digits clients=10 partition=dirichlet partition.alpha=0.05
 
@@ -70,3 +71,67 @@ def partition(
     print_text("")
     print_table(["heterogeneity", "", "what it is"], runs_page.summary_rows(found))
     say(f"picture: {picture.resolve()}")
+
+
+def privacy(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="DIR | [FILE.toml] [KEY=VALUE]...", help="A run, or the settings of a planned one."),
+    ] = None,
+    delta: Annotated[float | None, typer.Option(help="By default, 1 / (10 × clients).")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Print the client-level differential privacy (epsilon, delta) that a run has spent, or will spend.
+
+    Example:  feddecorr privacy clients=1000 participation=0.05 rounds=100 transforms=private
+
+    Example:  feddecorr privacy runs/a --delta 1e-5
+    """
+    from feddecorr.runs.directory import RunDirectory
+    from feddecorr.server.accounting import privacy_spent
+    from feddecorr.settings.flat import parse_settings
+    from feddecorr.transforms.private import Privacy
+
+    said = words or []
+    if len(said) == 1 and Path(said[0]).is_dir():
+        run = RunDirectory.open(said[0])
+        experiment, rounds = run.settings()[0], run.finished_rounds()
+    else:
+        experiment, options = parse_settings(read_overrides(said), CLOSED)
+        rounds = options.rounds
+    spent = privacy_spent(experiment, rounds, delta)
+    if json:
+        print_json(spent.to_dict())
+        return
+    guarantee = f"epsilon {spent.epsilon:.3f} at delta {spent.delta:.3g}"
+    print_text(f"{guarantee} after {spent.rounds} rounds: {spent.neighbours}")
+    if spent.epsilon_if_drawn != spent.epsilon:
+        say(f"for a client known to have taken part in every round, epsilon is {spent.epsilon_if_drawn:.3f}")
+    for name, transform in experiment.transforms.items():
+        if isinstance(transform, Privacy) and transform.seed is not None:
+            say(f"transforms.{name}.seed={transform.seed}: whoever knows it can remove the noise")
+
+
+def convert_beta(  # noqa: PLR0913, PLR0917 - one parameter for each option of the command
+    beta: Annotated[float, typer.Argument(help="The beta to convert.")],
+    source: Annotated[str, typer.Option("--from", help="Its scale: paper or released.")],
+    target: Annotated[str, typer.Option("--to", help="The scale to convert to: paper or released.")],
+    batch: Annotated[int, typer.Option(help="Batch size.")],
+    dimensions: Annotated[int, typer.Option(help="Width of the representation.")],
+    to_batch: Annotated[int | None, typer.Option(help="Batch size there, if another.")] = None,
+    to_dimensions: Annotated[int | None, typer.Option(help="Width of the representation there, if another.")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Convert FedDecorr's beta between the paper's formula and its authors' code, batch sizes and widths.
+
+    'released' is what the authors' code computes, and the default here; 'paper' is equation 8. Where the two losses
+    differ by more than a factor, the conversion is refused.
+
+    Example:  feddecorr convert-beta 0.1 --from released --to paper --batch 64 --dimensions 512
+    """
+    before = LossScale(source, batch, dimensions)
+    there = batch if to_batch is None else to_batch, dimensions if to_dimensions is None else to_dimensions
+    after = LossScale(target, *there)
+    found = convert(beta, before, after)
+    scales = {"from": vars(before), "to": vars(after)}
+    print_result(f"{found:.6g}", {"beta": found, "given": beta, **scales, "weight": beta * before.weight}, json=json)

@@ -1,13 +1,11 @@
-"""How far work has come, and how long the rest will take: of runs, of downloads, of the theory's studies.
-
-A bar in a terminal, a line now and then elsewhere; on standard error.
-"""
+"""Progress on standard error: a bar in a terminal, a line now and then elsewhere."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol, Self
 
 from feddecorr.cli.console import messages, number, say
@@ -17,15 +15,16 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bars
     from rich.progress import TaskID
 
-SECONDS_BETWEEN_LINES = 3.0
+    from feddecorr.sweeps.status import Status, Tell
 
 
 class Progress:
-    """Shows what it is told; with `silence`, only after so many seconds: what is quick needs no progress."""
+    """Shows how far some work is; with `silence`, only after so many seconds. `interval` is the time between lines."""
 
-    def __init__(self, *, silence: float = 0.0) -> None:
+    def __init__(self, *, silence: float = 0.0, interval: float = 3.0) -> None:
         self._loud = time.monotonic() + silence
-        self._what = ""
+        self._interval = interval
+        self._what = self._last_words = ""
         self._began = self._last_line = -math.inf
         self._done_before = 0.0
         self._bars: Bars | None = None
@@ -39,31 +38,38 @@ class Progress:
             self._bars.stop()
 
     def __call__(self, what: str, done: float, total: float, note: str = "") -> None:
-        """Take what is being done, how much of it is done, and how much there is (0 if that can't be told).
+        """Show how much of the total is done (0 if the total is unknown), and estimate the time left.
 
-        The note says how far that is; by default, in per cent.
+        The note is shown in place of the percentage.
         """
+        now, left = time.monotonic(), None
+        if one_line(what) != self._what:
+            self._began, self._done_before = now, done
+        if self._done_before < done < total:
+            left = (now - self._began) / (done - self._done_before) * (total - done)
+        if total:
+            self.show(what, done, total, note or f"{100 * done / total:.0f} %", left)
+        elif now >= self._loud:
+            say(what)
+
+    def show(self, what: str, done: float, total: float, words: str, left: float | None) -> None:
+        """Show the words, and the seconds left where they are known."""
         now, what = time.monotonic(), one_line(what)
         if what != self._what:
-            self._what, self._began, self._done_before = what, now, done
-            self._last_line, self._task = -math.inf, None
+            self._what, self._last_line, self._task = what, -math.inf, None
         if now < self._loud:
             return
-        if not total:
-            say(what)
-            return
-        words = note or f"{100 * done / total:.0f} %"
-        if self._done_before < done < total:
-            words += f", {_duration((now - self._began) / (done - self._done_before) * (total - done))} left"
+        if left is not None:
+            words += f", {duration(left)} left"
         if messages().is_terminal:
             self._bar(done, total, words)
-        elif done >= total or now - self._last_line >= SECONDS_BETWEEN_LINES:
+        elif (done >= total and words != self._last_words) or now - self._last_line >= self._interval:
             say(f"{what}: {words}")
-            self._last_line = now
+            self._last_line, self._last_words = now, words
 
     def _bar(self, done: float, total: float, words: str) -> None:
-        from rich.progress import BarColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415 - only in a terminal
-        from rich.progress import Progress as Bars  # noqa: PLC0415
+        from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import Progress as Bars
 
         if self._bars is None:
             name, place = (TextColumn(f"{{task.{key}}}", markup=False) for key in ("description", "fields[words]"))
@@ -87,7 +93,7 @@ class ShownRound(Protocol):
 
 
 def follow(records: Iterable[ShownRound], *, title: str, done: int, rounds: int) -> None:
-    """Let a run go on to its end and show where it is."""
+    """Let a run finish, and show its progress."""
     accuracy = None
     with Progress() as progress:
         progress(title, done, rounds, f"round {done}/{rounds}")
@@ -97,8 +103,38 @@ def follow(records: Iterable[ShownRound], *, title: str, done: int, rounds: int)
             progress(title, record.round, rounds, place)
 
 
-def _duration(seconds: float) -> str:
-    for unit, length in (("h", 3600), ("min", 60)):
-        if seconds >= 2 * length:
-            return f"{seconds / length:.0f} {unit}"
-    return f"{seconds:.0f} s"
+@contextmanager
+def follow_runs(title: str) -> Iterator[Tell]:
+    """Show the progress of many runs, whenever it is told their status."""
+    with Progress(interval=10.0) as progress:
+
+        def tell(status: Status) -> None:
+            done = status.done + status.failed
+            left = status.left if done < status.total else None
+            progress.show(title, done, status.total, _describe(status), left)
+
+        yield tell
+
+
+def _describe(status: Status) -> str:
+    parts = [f"{status.done} of {status.total} runs done"]
+    if status.failed:
+        parts.append(f"{status.failed} failed")
+    parts += [f"{run.name} in round {run.round} of {run.rounds}" for run in status.running]
+    if status.elsewhere:
+        parts.append(f"{status.elsewhere} by another process")
+    if status.short_of_memory:
+        parts.append("memory allows no more at once")
+    return one_line(", ".join(parts))
+
+
+def duration(seconds: float) -> str:
+    """Format a time in the one or two units that matter."""
+    minutes = round(seconds / 60)
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    if minutes < 120:
+        return f"{minutes} min"
+    if minutes < 48 * 60:
+        return f"{minutes // 60} h {minutes % 60} min"
+    return f"{minutes / 60 / 24:.1f} days"

@@ -1,44 +1,191 @@
-"""The command that trains."""
+"""Commands that train: run, resume and demo."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from feddecorr.cli.completing import complete, prepare, tell
-from feddecorr.cli.console import JsonOption, TrustOption
+from feddecorr.cli.console import JsonOption, TrustOption, Words, number, print_json, print_table, print_text, say
+from feddecorr.cli.progress import follow
 from feddecorr.config.overrides import read_overrides, said
 from feddecorr.core.trust import Trust
+from feddecorr.errors import RunError
 
-Words = Annotated[
-    list[str] | None, typer.Argument(metavar="[FILE.toml] [KEY=VALUE]...", help="Settings; later words win.")
-]
+if TYPE_CHECKING:
+    from feddecorr.config.experiment import Experiment
+    from feddecorr.runs.record import Record
+    from feddecorr.settings.options import RunOptions
 
 
 def run(
     words: Words = None,
-    out: Annotated[Path | None, typer.Option(help="Directory of the run; by default a new one below runs/.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Directory of the run; by default, a new one in runs/.")] = None,
     trust: TrustOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Train a federation and keep the run in a directory.
+    """Train a federation and record the run in a directory.
 
     A bare name chooses a kind, dotted keys set its options ('feddecorr list' shows them all):
 
         feddecorr run data=digits clients=10 partition=dirichlet partition.alpha=0.05 model=convnet
         regularizers=feddecorr regularizers.feddecorr.beta=0.1 rounds=20 engine=pool --out runs/a
 
-    Rounds, engine, device, evaluation and trackers say how it is run, and everything else what the experiment is:
-    runs whose experiments are equal have the same model, bit for bit ('feddecorr list options').
+    Rounds, engine, device, evaluation and trackers only say how to run it ('feddecorr list options'). Everything
+    else defines the experiment: equal experiments give the same model, bit for bit.
 
-    The same as a TOML file:  feddecorr run experiment.toml seed=1 --out runs/b
+    With a TOML file:  feddecorr run experiment.toml seed=1 --out runs/b
     """
     experiment, options = prepare(read_overrides(words or []), Trust(said(words or []), files=trust))
-    from feddecorr.runs.pipeline import run as pipeline_run  # noqa: PLC0415 - PyTorch is loaded when it is needed
+    from feddecorr.runs.pipeline import run as pipeline_run
 
     out = out or Path("runs") / f"{experiment.label()}-{experiment.digest()[:16]}"
     records = pipeline_run(experiment, options, out)
     complete(records, out, title=out.name, done=0, rounds=options.rounds)
-    tell(out, json=json)
+    print_outcome(out, json=json)
+
+
+def resume(
+    directory: Annotated[Path, typer.Argument(help="Directory of the run.")],
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[rounds=N] [engine=NAME]", help="More rounds, another engine, or other run options."),
+    ] = None,
+    trust: TrustOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Resume a run after any interruption; the result is that of a run that never stopped.
+
+    Example:  feddecorr resume runs/a
+
+    If the run uses code of your own, name it again:  feddecorr resume runs/a method=my_module:Mine
+    """
+    from feddecorr.runs.directory import RunDirectory
+    from feddecorr.runs.pipeline import resume as pipeline_resume
+    from feddecorr.settings.flat import parse_settings, to_settings
+
+    run = RunDirectory.open(directory)
+    settings = read_overrides(words or [], onto=to_settings(*run.settings()))
+    experiment, options = parse_settings(settings, Trust(said(words or []), files=trust))
+    done = run.finished_rounds()
+    if done == options.rounds:
+        say(f"{directory} already has all its {done} rounds")
+    records = pipeline_resume(directory, experiment, options)
+    complete(records, directory, title=directory.name, done=done, rounds=options.rounds)
+    print_outcome(directory, json=json)
+
+
+DEMO_SETTINGS: dict[str, Any] = {
+    "data": "digits",
+    "clients": 10,
+    "partition": {"name": "dirichlet", "alpha": 0.05},
+    "model": "convnet",
+    "training": {"epochs": 10, "lr": 0.01},
+    "rounds": 20,
+    "engine": "pool",
+    "seed": 0,
+}
+DEMO_RUNS: dict[str, dict[str, Any]] = {
+    "fedavg": {},
+    "fedavg+feddecorr": {"regularizers": {"feddecorr": {"beta": 0.1}}},
+}
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="Directory for the two runs and the report.")] = Path("feddecorr-demo"),
+    json: JsonOption = False,
+) -> None:
+    """Train on handwritten digits with and without FedDecorr, and compare; takes about a minute.
+
+    Ten clients with very different labels (Dirichlet, alpha 0.05) train the same network from the same start.
+    Run it again to continue after an interruption.
+
+    Example:  feddecorr demo --out my-demo
+    """
+    settings = {name: prepare({**DEMO_SETTINGS, **extra}) for name, extra in DEMO_RUNS.items()}
+    for name, (experiment, options) in settings.items():
+        _train(experiment, options, out / name, title=name)
+    from feddecorr.report.runs_page import write_report
+    from feddecorr.runs.directory import RunDirectory
+
+    page = out / "report.html"
+    write_report([out / name for name in DEMO_RUNS], page)
+    last = {name: RunDirectory.open(out / name).rounds()[-1] for name in DEMO_RUNS}
+    if json:
+        keys = ("round", "accuracy", "effective_rank", "significant_singular_values")
+        results = {name: {key: getattr(record, key) for key in keys} for name, record in last.items()}
+        print_json({"runs": results, "report": str(page.resolve())})
+        return
+    rows = [
+        [
+            name,
+            number(record.accuracy, 3),
+            f"{number(record.effective_rank, 1)} of {len(record.singular_values or [])}",
+            number(record.significant_singular_values),
+        ]
+        for name, record in last.items()
+    ]
+    print_table(["run", "accuracy", "effective rank", "significant singular values"], rows)
+    print_text(f"report: {page.resolve()}")
+
+
+def _train(experiment: Experiment, options: RunOptions, directory: Path, *, title: str) -> None:
+    from feddecorr.runs.directory import RunDirectory
+    from feddecorr.runs.pipeline import ensure
+
+    held = RunDirectory(directory)
+    if held.is_done(experiment, options):
+        say(f"{title}: already trained; remove {directory} to train it again")
+    records = ensure(experiment, options, directory)
+    complete(records, directory, title=title, done=held.finished_rounds(), rounds=options.rounds)
+
+
+def prepare(settings: dict[str, Any], trust: Trust | None = None) -> tuple[Experiment, RunOptions]:
+    """Parse the settings, and let workers start on their imports while this process does its own."""
+    engine = settings.get("engine")
+    if engine == "pool" or (isinstance(engine, dict) and engine.get("name") == "pool"):
+        from feddecorr.engines.processes import warm_up
+
+        warm_up()
+    from feddecorr.settings.flat import parse_settings
+
+    return parse_settings(settings, trust)
+
+
+def complete(records: Iterator[Record], directory: Path, *, title: str, done: int, rounds: int) -> None:
+    """Let a run finish, and show its progress; if it breaks off, say how to resume it."""
+    from feddecorr.engines.allocator import keep_freed_memory
+    from feddecorr.runs.directory import RunDirectory
+
+    keep_freed_memory()
+    try:
+        follow(records, title=title, done=done, rounds=rounds)
+    except (RunError, OSError, MemoryError, KeyboardInterrupt) as error:
+        if kept := RunDirectory(directory).finished_rounds():
+            when = "" if isinstance(error, KeyboardInterrupt) else "once the cause is fixed, "
+            say(f"Finished rounds are kept ({kept}): {when}'feddecorr resume {directory}' continues.")
+        raise
+
+
+def print_outcome(directory: Path, *, json: bool) -> None:
+    """Print the whole run as JSON, or its last round in a line."""
+    from feddecorr.runs.directory import RunDirectory
+
+    run = RunDirectory.open(directory)
+    if note := run.federation().note:
+        say(f"note on the data: {note}")
+    if because := (run.environment() or {}).get("batching", {}).get("because"):
+        say(f"clients trained one by one: {because}")
+    if json:
+        print_json(run.to_dict())
+        return
+    last = run.last_round()
+    found = {
+        "accuracy": number(last.accuracy),
+        "effective rank": number(last.effective_rank, 1),
+        "significant singular values": number(last.significant_singular_values),
+    }
+    shown = found if last.model else {term: number(value) for term, value in last.terms.items()}
+    print_text(", ".join([f"{directory}: round {last.round}", *(f"{name} {value}" for name, value in shown.items())]))

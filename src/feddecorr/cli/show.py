@@ -1,24 +1,61 @@
-"""The command that shows a run, round by round."""
+"""Commands that look at runs: show, report, watch, table, compare and figure."""
 
 from __future__ import annotations
 
+import sys
+import webbrowser
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from feddecorr.cli.console import JsonOption, number, print_json, print_table, print_text, say
+from feddecorr.cli.console import JsonOption, number, print_json, print_result, print_table, print_text, say
+from feddecorr.errors import UserError, nearest
+
+if TYPE_CHECKING:
+    from feddecorr.results.pairing import Comparison
+    from feddecorr.results.summary import Summary
+
+Sources = Annotated[
+    list[Path], typer.Argument(metavar="DIR...", help="Runs, folders of runs, or records of runs (.jsonl).")
+]
+WhereOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="CONDITION", help="Only runs that fulfil it, e.g. 'partition.alpha <= 0.1'; repeatable."),
+]
+
+
+def choose_runs(sources: list[Path], where: list[str] | None) -> list[Summary]:
+    """Return the records of the runs that fulfil all conditions; refuse if there are none."""
+    from feddecorr.results.conditions import Condition, by_name
+    from feddecorr.results.summary import read_summaries
+
+    conditions = [Condition(condition) for condition in where or []]
+    found = read_summaries(sources)
+    if not found:
+        raise UserError(f"no run with a finished round in {', '.join(map(str, sources))}")
+    if not conditions:
+        return found
+
+    def fulfils(summary: Summary) -> bool:
+        settings = by_name(summary.settings)
+        return all(condition.holds(settings) for condition in conditions)
+
+    chosen = list(filter(fulfils, found))
+    if not chosen:
+        raise UserError(f"none of {len(found)} runs fulfils {' and '.join(f'“{word}”' for word in where or [])}")
+    return chosen
 
 
 def show(
     directory: Annotated[Path, typer.Argument(help="Directory of a run.")],
     json: JsonOption = False,
 ) -> None:
-    """Print the table of a run, round by round.
+    """Print a run round by round.
 
     Example:  feddecorr show runs/a
     """
-    from feddecorr.runs.directory import RunDirectory  # noqa: PLC0415 - PyTorch is loaded when it is needed
+    from feddecorr.runs.directory import RunDirectory
 
     run = RunDirectory.open(directory)
     if json:
@@ -27,7 +64,7 @@ def show(
     rounds = run.rounds()
     wanted = run.settings()[1].rounds
     if not rounds:
-        print_text(f"{directory}: no round of {wanted} is finished; 'feddecorr resume {directory}' goes on")
+        print_text(f"{directory}: no round of {wanted} is finished; 'feddecorr resume {directory}' continues")
         return
     terms = dict.fromkeys(term for record in rounds for term in record.terms)
     further = dict.fromkeys(name for record in rounds for name in record.measures)
@@ -50,4 +87,168 @@ def show(
     known, *lines = zip(*columns, strict=True)
     print_table(known, lines, title=f"{directory}: {len(rounds)} of {wanted} rounds")
     if len(rounds) < wanted:
-        say(f"'feddecorr resume {directory}' goes on.")
+        say(f"'feddecorr resume {directory}' continues.")
+
+
+def report(
+    directories: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Directories of runs to compare.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The HTML file to write.")] = Path("report.html"),
+    json: JsonOption = False,
+) -> None:
+    """Compare any number of runs on one HTML page that needs no network.
+
+    Example:  feddecorr report runs/a runs/b -o report.html
+    """
+    from feddecorr.report.runs_page import write_report
+
+    write_report(directories, out)
+    print_result(str(out.resolve()), {"report": str(out.resolve())}, json=json)
+
+
+def watch(
+    directories: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Runs, or folders of runs.")],
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Local port; 0 takes any free one.")] = 0,
+    browser: Annotated[bool, typer.Option("--open", help="Also open the page in the browser.")] = False,
+    json: JsonOption = False,
+) -> None:
+    """Show runs in the browser as they train: the report's figures, updated after every round.
+
+    Runs that start later in the folder are added. Only this machine can see the page; Ctrl-C ends it.
+
+    Example:  feddecorr watch runs
+    """
+    from feddecorr.report.live import LivePage, address, open_server
+
+    page = LivePage(directories)
+    with open_server(page.current, port) as server:
+        place = address(server)
+        print_result(place, {"address": place}, json=json)
+        sys.stdout.flush()  # whoever started it waits for the address
+        if browser and not webbrowser.open(place):
+            say("no browser could be opened")
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            say("ended")
+
+
+def table(  # noqa: PLR0913, PLR0917 - one parameter for each option of the command
+    sources: Sources,
+    where: WhereOption = None,
+    by: Annotated[list[str] | None, typer.Option(help="A setting to group by first; repeatable.")] = None,
+    columns: Annotated[str | None, typer.Option(help="A setting whose values become columns.")] = None,
+    measure: Annotated[str, typer.Option(help="What to show: accuracy (in percent), effective_rank, …")] = "accuracy",
+    statistic: Annotated[
+        str, typer.Option(help="With --columns: last, last_ten (mean of ten rounds) or best.")
+    ] = "last",
+    format: Annotated[  # noqa: A002 - the option's name
+        str | None, typer.Option(help="markdown, latex or csv; without it, plain columns.")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Print mean ± standard deviation over seeds, with runs grouped by the settings in which they differ.
+
+    The largest mean of each column is bold (in plain columns, it has an asterisk). Only runs that differ in nothing
+    but the seed are averaged.
+
+        feddecorr table runs --by method --columns partition.alpha --format latex
+
+        feddecorr table results/small.jsonl --where 'method = fedavg' --measure effective_rank
+    """
+    from feddecorr.results.result_tables import FORMATS, tabulate, to_text
+
+    if format is not None and format not in FORMATS:
+        raise UserError(f"--format is one of {', '.join(FORMATS)}: {nearest(format, FORMATS)}")
+    found = tabulate(choose_runs(sources, where), by=by or [], columns=columns, measure=measure, statistic=statistic)
+    if json:
+        print_json(found.to_dict())
+    elif format is None:
+        print_table(found.headings, to_text(found))
+        say(f"{measure}{' in percent' * (measure == 'accuracy')}, mean ± standard deviation over seeds; * is the best")
+    else:
+        print_text(FORMATS[format](found))
+
+
+def compare(
+    sources: Sources,
+    pair: Annotated[str, typer.Option(help="The setting in which the two runs of a pair differ.")] = "regularizers",
+    by: Annotated[list[str] | None, typer.Option(help="A setting to group by; repeatable.")] = None,
+    measure: Annotated[str, typer.Option(help="What to compare: accuracy, effective_rank, …")] = "accuracy",
+    where: WhereOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Compare runs that differ in one setting only, seed by seed.
+
+    For the last round, the mean of the last ten and the best round: the mean difference, its 95 % interval
+    (Student's t), and in how many seeds the second was better.
+
+    Example:  feddecorr compare studies/small/runs --by method --pair regularizers
+    """
+    from feddecorr.results.pairing import compare_runs
+
+    summaries = choose_runs(sources, where)
+    found = compare_runs(summaries, by=by or [], pair=pair, measure=measure)
+    if not found:
+        raise UserError(
+            f"among {len(summaries)} runs with a finished round, no two are finished, equal in all settings but "
+            f"'{pair}', and have the same seed"
+        )
+    if json:
+        print_json([comparison.to_dict() for comparison in found])
+        return
+    labels = list(found[0].labels)
+    rows = [row for comparison in found for row in _rows(comparison, labels)]
+    print_table([*labels, "first", "second", "statistic", "difference", "95 % interval (t)", "wins"], rows)
+    say(f"differences are second minus first, in {measure}")
+
+
+def _rows(comparison: Comparison, labels: list[str]) -> list[list[str]]:
+    who = [*(comparison.labels[label] for label in labels), comparison.first, comparison.second]
+    return [
+        [
+            *who,
+            name.replace("_", " "),
+            number(paired.mean if paired.seeds else None),
+            f"{paired.low:+.4f} … {paired.high:+.4f}" if paired.seeds > 1 else number(None),
+            f"{paired.wins} of {paired.seeds}",
+        ]
+        for name, paired in comparison.statistics.items()
+    ]
+
+
+def figure(
+    name: Annotated[str, typer.Argument(help="Name of the figure, see above.")],
+    sources: Sources,
+    out: Annotated[Path, typer.Option("--out", "-o", help="The file to write: .pdf, .svg or .png.")],
+    panels: Annotated[
+        list[str] | None, typer.Option(help="A setting to draw one panel per value of; repeatable.")
+    ] = None,
+    where: WhereOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Draw one of the paper's figures from any runs, for a two-column page.
+
+    One line per combination of settings: the mean over seeds, with a band of one standard deviation. Colours suit
+    colour-blind readers, and fonts are embedded.
+
+        feddecorr figure spectra runs -o spectra.pdf
+
+        feddecorr figure accuracy runs --where 'method = fedavg' --panels partition.alpha -o accuracy.svg
+
+    Figures: spectra, local-spectra, client-spectra (these two need evaluation.clients=true), accuracy, rank, beta,
+    loss (needs evaluation.epochs=true), labels and sphere (these two need the runs themselves; all others can be
+    drawn from records).
+    """
+    from feddecorr.report.printed import refuse_unprintable, save
+    from feddecorr.results.summary import run_directories
+    from feddecorr.runs.directory import RunDirectory
+    from feddecorr.sweeps.printed_figures import FIGURES, FigureData
+
+    if name not in FIGURES:
+        raise UserError(f"there is no figure '{name}': {nearest(name, FIGURES)}")
+    refuse_unprintable(out)
+    summaries = choose_runs(sources, where)
+    folders = [path for source in sources if source.is_dir() for path in run_directories(source)]
+    by_digest = {RunDirectory.open(folder).settings()[0].digest(): folder for folder in folders}
+    save(FIGURES[name].make(FigureData(summaries, by_digest, panels or ())), out)
+    print_result(str(out.resolve()), {"figure": str(out.resolve()), "runs": len(summaries)}, json=json)

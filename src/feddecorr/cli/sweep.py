@@ -1,46 +1,187 @@
-"""The command that does a grid of one's own."""
+"""Many runs: the command `sweep`, and what it shares with the studies of the paper."""
 
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from feddecorr.cli.console import JsonOption, TrustOption
-from feddecorr.cli.execution import (
-    DryRunOption,
-    JobsOption,
-    SeedsOption,
-    StudyPlan,
-    estimate,
-    execute,
-    warm_up_processes,
-)
-from feddecorr.cli.run import Words
+from feddecorr.cli.console import JsonOption, TrustOption, Words, print_json, print_table, print_text, say
+from feddecorr.cli.progress import follow_runs
 from feddecorr.config.overrides import read_overrides, said
+from feddecorr.core.escaping import markdown_code
 from feddecorr.core.trust import Trust
+from feddecorr.errors import RunError
+
+if TYPE_CHECKING:
+    from feddecorr.results.study import Arm, Finding, Result, Study
+    from feddecorr.results.summary import Summary
+    from feddecorr.sweeps.status import FailedRun
+
+JobsOption = Annotated[int | None, typer.Option(min=1, help="Cores to use; all by default.")]
+SeedsOption = Annotated[int | None, typer.Option(min=1, help="Number of seeds to repeat everything with.")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="List the runs and their progress; run nothing.")]
+
+
+@dataclass(frozen=True)
+class StudyPlan:
+    """Studies to run together, and the command that runs one of them."""
+
+    studies: Sequence[Study]
+    scale: str
+    seeds: int
+    out: Path
+    command: Callable[[Study], str]
+    known: Sequence[Summary] = ()
+    """Records of runs that need not be repeated."""
+
+    @property
+    def store(self) -> Path:
+        """The directory of the runs, named by their digests."""
+        return self.out / "runs"
+
+    def arms(self) -> list[Arm]:
+        """Return the arms of all studies, except those that are known."""
+        from feddecorr.sweeps.results import unknown
+
+        return unknown([arm for study in self.studies for arm in study.arms(self.scale, self.seeds)], self.known)
+
+
+def warm_up_processes() -> None:
+    """Let the processes of runs start on their imports while this one does its own."""
+    from feddecorr.engines.processes import warm_up
+
+    warm_up()
+
+
+def estimate(study_plan: StudyPlan, *, json: bool) -> None:
+    """List the runs and their progress."""
+    from feddecorr.settings.flat import command
+    from feddecorr.sweeps.jobs import plan
+
+    found = plan(study_plan.arms(), study_plan.store)
+    done = sum(job.look() for job in found)
+    if json:
+        runs = [
+            {
+                "digest": job.digest,
+                "name": job.name,
+                "finished": job.finished,
+                "rounds": job.options.rounds,
+                "command": command(job.experiment, job.options),
+            }
+            for job in found
+        ]
+        print_json({"runs": runs})
+        return
+    rows = [[job.digest, job.name, f"{job.finished} of {job.options.rounds}"] for job in found]
+    print_table(["run", "what", "rounds"], rows)
+    print_text(f"{len(rows)} runs, {done} done")
+
+
+def execute(study_plan: StudyPlan, *, jobs: int | None, json: bool) -> None:
+    """Run everything, write all tables and figures, and then say what failed."""
+    from feddecorr.sweeps.results import results_of
+    from feddecorr.sweeps.runner import run_all
+
+    title = study_plan.studies[0].name if len(study_plan.studies) == 1 else f"{len(study_plan.studies)} studies"
+    try:
+        with follow_runs(title) as tell:
+            failures = run_all(study_plan.arms(), study_plan.store, jobs=jobs, tell=tell)
+    except KeyboardInterrupt:
+        say("All finished rounds are kept: the same command continues.")
+        raise
+    told = []
+    for study in study_plan.studies:
+        arms = study.arms(study_plan.scale, study_plan.seeds)
+        told.append(_draw(study_plan, study, results_of(arms, study_plan.store, study_plan.known)))
+    _tell(told, json=json, failures=failures)
+
+
+def redraw(study_plan: StudyPlan, *, json: bool) -> None:
+    """Write all tables and figures from the records alone."""
+    from feddecorr.sweeps.results import results_of_records
+
+    told = []
+    for study in study_plan.studies:
+        results = results_of_records(study.arms(study_plan.scale, study_plan.seeds), study_plan.known)
+        told.append(_draw(study_plan, study, results))
+    _tell(told, json=json, failures={})
+
+
+def _draw(study_plan: StudyPlan, study: Study, results: Sequence[Result]) -> dict[str, Any]:
+    from feddecorr.sweeps.writing import Document
+
+    missing = sum(result.summary is None for result in results)
+    notes = [f"Made by {markdown_code(study_plan.command(study))} from {len(results)} runs."]
+    if missing:
+        notes.append(f"Note: {missing} of them are missing.")
+    findings = study.findings(results, study_plan.scale)
+    lead = f"{study.shows[:1].upper()}{study.shows[1:]} ({study.place})."
+    files = Document(study.name, lead, notes, findings).write(study_plan.out)
+    return {
+        "name": study.name,
+        "shows": study.shows,
+        "place": study.place,
+        "scale": study_plan.scale,
+        "seeds": study_plan.seeds,
+        "runs": len(results),
+        "missing": missing,
+        "tables": [_describe(finding) for finding in findings if _is_table(finding)],
+        "files": [str(file.resolve()) for file in files],
+    }
+
+
+def _is_table(finding: Finding) -> bool:
+    return hasattr(finding, "rows")
+
+
+def _describe(table: Any) -> dict[str, Any]:
+    return {"title": table.title, "headings": list(table.headings), "rows": list(map(list, table.rows))}
+
+
+def _tell(told: Sequence[dict[str, Any]], *, json: bool, failures: dict[str, FailedRun]) -> None:
+    if json:
+        failed = [
+            {"run": digest, "name": failure.name, "reason": failure.reason} for digest, failure in failures.items()
+        ]
+        print_json({"studies": list(told), "failures": failed})
+    elif len(told) == 1:
+        for table in told[0]["tables"]:
+            print_table(table["headings"], table["rows"], title=table["title"])
+            print_text("")
+        print_text(f"page: {told[0]['files'][1]}")
+    else:
+        rows = [[each["name"], str(each["runs"]), str(each["missing"]), each["files"][1]] for each in told]
+        print_table(["study", "runs", "missing", "page"], rows)
+    for digest, failure in failures.items():
+        say("\n".join(filter(None, [failure.trace, f"{failure.name} ({digest}) failed: {failure.reason}"])))
+    if failures:
+        raise RunError(
+            f"runs that failed: {len(failures)}; all others are done, and the same command tries these again"
+        )
 
 
 def sweep(  # noqa: PLR0913, PLR0917 - an argument for each option
     words: Words = None,
-    over: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=A,B,C", help="Vary a setting; repeat for more.")
-    ] = None,
+    over: Annotated[list[str] | None, typer.Option(metavar="KEY=A,B,C", help="Vary a setting; repeatable.")] = None,
     where: Annotated[
-        list[str] | None, typer.Option(metavar="CONDITION", help="Only combinations that fulfil it; repeat for more.")
+        list[str] | None, typer.Option(metavar="CONDITION", help="Only combinations that fulfil it; repeatable.")
     ] = None,
     seeds: SeedsOption = None,
     jobs: JobsOption = None,
-    out: Annotated[Path | None, typer.Option(help="Directory of runs and results; by default below sweeps/.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Directory of runs and results; by default in sweeps/.")] = None,
     dry_run: DryRunOption = False,
     trust: TrustOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Do all combinations of settings of your own, and compare them in a table.
+    """Run all combinations of settings, and compare them in a table.
 
-    Takes the words of 'run'. What is varied stands in a table [sweep] of the file, or is given here:
+    Takes the settings of 'run'. The file's table [sweep], or --over, says what to vary:
 
         feddecorr sweep experiment.toml --over partition.alpha=0.05,0.5 --over regularizers=none,feddecorr --seeds 3
 
@@ -48,7 +189,7 @@ def sweep(  # noqa: PLR0913, PLR0917 - an argument for each option
     """
     if not dry_run:
         warm_up_processes()
-    from feddecorr.sweeps.sweep import Sweep, SweepStudy, read_over  # noqa: PLC0415 - see run
+    from feddecorr.sweeps.sweep import Sweep, SweepStudy, read_over
 
     settings = read_overrides(words or [])
     table = Sweep.parse(settings.pop("sweep", {}))

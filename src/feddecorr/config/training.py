@@ -1,15 +1,64 @@
-"""How clients train, and how models are evaluated."""
+"""How clients train (with schedules of the learning rate), and how models are evaluated (with further measures)."""
 
 from __future__ import annotations
 
+import math
+from dataclasses import fields
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, PositiveFloat, PositiveInt
+from pydantic import AfterValidator, Field, NonNegativeInt, PositiveFloat, PositiveInt
 
-from feddecorr.config.measures import MEASURES, Measure, refuse_taken
-from feddecorr.config.schedules import SCHEDULES, Constant, Schedule
+from feddecorr.collapse.diagnosis import ClassSpreads, Diagnosis
+from feddecorr.collapse.measures import Principal
 from feddecorr.core.registry import Config, Registry
 from feddecorr.objective.optimizers import OPTIMIZERS, SGD, Optimizer
+
+
+class Schedule(Config):
+    """How the learning rate changes from round to round."""
+
+    def factor(self, number: int) -> float:
+        """Return by what the learning rate is multiplied in that round, counted from 1."""
+        raise NotImplementedError
+
+
+class Constant(Schedule):
+    """The same learning rate in every round, as in the paper."""
+
+    def factor(self, number: int) -> float:  # noqa: ARG002 - whatever the round
+        """Return 1."""
+        return 1.0
+
+
+class Cosine(Schedule):
+    """Half a cosine from the learning rate down to a share of it (Loshchilov and Hutter, 2017).
+
+    With `hold`, the learning rate stays constant for that many rounds before it falls (warmup-stable-decay without the
+    warmup): one run then shows both the constant learning rate and what annealing makes of it.
+    """
+
+    over: PositiveInt = Field(description="rounds that it takes")
+    floor: float = Field(0.0, ge=0, le=1, description="share of the learning rate that is left at the end and after")
+    hold: NonNegativeInt = Field(0, description="rounds at the full learning rate before it falls")
+
+    def factor(self, number: int) -> float:
+        """Return 1 in the first round; the floor is reached in the round after the last."""
+        done = min(max(number - 1 - self.hold, 0) / self.over, 1.0)
+        return self.floor + (1 - self.floor) * (1 + math.cos(math.pi * done)) / 2
+
+
+class Step(Schedule):
+    """A drop by a factor after every so many rounds."""
+
+    every: PositiveInt = Field(30, description="rounds between two drops")
+    drop: float = Field(0.1, gt=0, lt=1, description="what is left of the learning rate after a drop")
+
+    def factor(self, number: int) -> float:
+        """Return the drop to the power of the number of drops so far."""
+        return float(self.drop ** ((number - 1) // self.every))
+
+
+SCHEDULES = Registry("schedule", Schedule, {"constant": Constant, "cosine": Cosine, "step": Step})
 
 
 class Training(Config):
@@ -64,6 +113,52 @@ class Training(Config):
             part = self.epochs - whole
             rest = max(1, round(part * batches)) if part else 0
         return [batches] * whole + [rest] * bool(rest)
+
+
+class Measure(Config):
+    """One number about the representations of the test images, recorded under its name."""
+
+    def __call__(self, principal: Principal, classes: ClassSpreads | None) -> float | None:
+        """Return the number, or None where there is none.
+
+        `principal` holds count, mean and covariance of all representations, with its eigenvalues and eigenvectors;
+        `classes` holds count, mean and spread of each class by its label. It is None where labels are not measured.
+        """
+        raise NotImplementedError
+
+
+class ConditionNumber(Measure):
+    """The largest eigenvalue of the covariance by the smallest that is more than rounding."""
+
+    def __call__(self, principal: Principal, classes: ClassSpreads | None) -> float | None:  # noqa: ARG002
+        """Return λ₁/λᵣ, with r the numerical rank."""
+        return float(principal.values[0] / principal.values[principal.rank - 1]) if principal.rank else None
+
+
+class ExplainedVariance(Measure):
+    """The share of the variance along the strongest directions (scikit-learn's explained_variance_ratio_, summed)."""
+
+    components: PositiveInt = Field(10, description="number of directions")
+
+    def __call__(self, principal: Principal, classes: ClassSpreads | None) -> float | None:  # noqa: ARG002
+        """Return Σλ₁…λₖ/Σλ."""
+        total = float(principal.values.sum())
+        return float(principal.values[: self.components].sum()) / total if total > 0 else None
+
+
+MEASURES: Registry[Measure] = Registry(
+    "measure", Measure, {"explained_variance": ExplainedVariance, "condition_number": ConditionNumber}
+)
+
+TAKEN = frozenset(each.name for each in fields(Diagnosis))
+"""Names of what every diagnosis holds."""
+
+
+def refuse_taken(measures: dict[str, Measure]) -> dict[str, Measure]:
+    """Refuse a name that a diagnosis has for something else."""
+    if found := sorted(measures.keys() & TAKEN):
+        raise ValueError(f"{found[0]} is measured in any case: give your measure another name")
+    return measures
 
 
 class Evaluation(Config):

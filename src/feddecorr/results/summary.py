@@ -16,7 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from feddecorr.config.experiment import Experiment
-from feddecorr.config.schedules import SCHEDULES
+from feddecorr.config.training import SCHEDULES
 from feddecorr.core.files import write_bytes
 from feddecorr.core.text import parse_json, to_json
 from feddecorr.core.trust import CLOSED

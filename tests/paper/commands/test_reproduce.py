@@ -71,7 +71,7 @@ def test_what_is_not_in_the_records_is_shown_as_missing(feddecorr: CommandLine, 
     (told,) = drawn.document["studies"]
     assert told["missing"] == 2
     assert [row[0] for row in told["tables"][0]["rows"] if row[2] == "missing"] == ["method=fedprox"] * 2
-    assert "Mind: 2 of them are missing." in (tmp_path / "again" / "own.md").read_text()
+    assert "Note: 2 of them are missing." in (tmp_path / "again" / "own.md").read_text()
 
 
 def test_what_records_hold_is_not_done_again(feddecorr: CommandLine, done: Path, tmp_path: Path) -> None:
@@ -185,7 +185,7 @@ def test_an_interrupt_keeps_what_is_done_and_says_so(
     monkeypatch.setattr(runner, "run_all", interrupted)
     outcome = feddecorr(*OWN, "--out", tmp_path)
     assert outcome.code == 130
-    assert "the same command goes on" in outcome.err
+    assert "the same command continues" in outcome.err
     assert outcome.out == ""
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from feddecorr.cli.console import JsonOption, print_json, print_table, say
-from feddecorr.cli.execution import (
+from feddecorr.cli.sweep import (
     DryRunOption,
     JobsOption,
     SeedsOption,

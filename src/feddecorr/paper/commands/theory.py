@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 from typer.core import TyperCommand
 
-from feddecorr.cli.console import JsonOption, print_json, print_table, print_text, say
+from feddecorr.cli.console import JsonOption, Words, print_json, print_table, print_text, say
 from feddecorr.cli.progress import Progress
-from feddecorr.cli.run import Words
 from feddecorr.config.overrides import read_overrides
 from feddecorr.core.registry import Config
 from feddecorr.errors import UserError
