@@ -156,7 +156,7 @@ def prepare(settings: dict[str, Any], trust: Trust | None = None) -> tuple[Exper
 
 def complete(records: Iterator[Record], directory: Path, *, title: str, done: int, rounds: int) -> None:
     """Let a run finish, and show its progress; if it breaks off, say how to resume it."""
-    from feddecorr.engines.allocator import keep_freed_memory
+    from feddecorr.engines.processes import keep_freed_memory
     from feddecorr.runs.directory import RunDirectory
 
     keep_freed_memory()

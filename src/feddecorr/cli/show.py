@@ -240,9 +240,9 @@ def figure(
     drawn from records).
     """
     from feddecorr.report.printed import refuse_unprintable, save
+    from feddecorr.report.run_figures import FIGURES, FigureData
     from feddecorr.results.summary import run_directories
     from feddecorr.runs.directory import RunDirectory
-    from feddecorr.sweeps.printed_figures import FIGURES, FigureData
 
     if name not in FIGURES:
         raise UserError(f"there is no figure '{name}': {nearest(name, FIGURES)}")

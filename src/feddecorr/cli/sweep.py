@@ -13,7 +13,7 @@ import typer
 from feddecorr.cli.console import JsonOption, TrustOption, Words, print_json, print_table, print_text, say
 from feddecorr.cli.progress import follow_runs
 from feddecorr.config.overrides import read_overrides, said
-from feddecorr.core.escaping import markdown_code
+from feddecorr.core.text import markdown_code
 from feddecorr.core.trust import Trust
 from feddecorr.errors import RunError
 
@@ -46,7 +46,7 @@ class StudyPlan:
 
     def arms(self) -> list[Arm]:
         """Return the arms of all studies, except those that are known."""
-        from feddecorr.sweeps.results import unknown
+        from feddecorr.sweeps.jobs import unknown
 
         return unknown([arm for study in self.studies for arm in study.arms(self.scale, self.seeds)], self.known)
 
@@ -85,7 +85,7 @@ def estimate(study_plan: StudyPlan, *, json: bool) -> None:
 
 def execute(study_plan: StudyPlan, *, jobs: int | None, json: bool) -> None:
     """Run everything, write all tables and figures, and then say what failed."""
-    from feddecorr.sweeps.results import results_of
+    from feddecorr.sweeps.jobs import results_of
     from feddecorr.sweeps.runner import run_all
 
     title = study_plan.studies[0].name if len(study_plan.studies) == 1 else f"{len(study_plan.studies)} studies"
@@ -104,7 +104,7 @@ def execute(study_plan: StudyPlan, *, jobs: int | None, json: bool) -> None:
 
 def redraw(study_plan: StudyPlan, *, json: bool) -> None:
     """Write all tables and figures from the records alone."""
-    from feddecorr.sweeps.results import results_of_records
+    from feddecorr.sweeps.jobs import results_of_records
 
     told = []
     for study in study_plan.studies:
@@ -114,7 +114,7 @@ def redraw(study_plan: StudyPlan, *, json: bool) -> None:
 
 
 def _draw(study_plan: StudyPlan, study: Study, results: Sequence[Result]) -> dict[str, Any]:
-    from feddecorr.sweeps.writing import Document
+    from feddecorr.report.page import Document
 
     missing = sum(result.summary is None for result in results)
     notes = [f"Made by {markdown_code(study_plan.command(study))} from {len(results)} runs."]
