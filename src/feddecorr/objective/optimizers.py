@@ -128,7 +128,7 @@ class Fused:
             )
         self._move(slopes)
 
-    def _move(self, slopes: Sequence[Tensor]) -> None:
+    def _move(self, slopes: list[Tensor]) -> None:
         """Call the kernel, and count the step."""
         raise NotImplementedError
 
@@ -144,7 +144,7 @@ class FusedSGD(Fused):
         self._momentum = momentum
         self._weight = 0.0  # of all gradients in the velocity: 1 + momentum + momentum² + …
 
-    def _move(self, slopes: Sequence[Tensor]) -> None:
+    def _move(self, slopes: list[Tensor]) -> None:
         torch._fused_sgd_(
             self._rows,
             slopes,
@@ -174,14 +174,16 @@ class FusedAdamW(Fused):
         self._betas = betas
         self._counts = [torch.zeros((), device=row.device) for row in self._rows]
 
-    def _move(self, slopes: Sequence[Tensor]) -> None:
+    def _move(self, slopes: list[Tensor]) -> None:
         self._steps += 1
+        first, second = self._memories
         for count in self._counts:
             count.add_(1)
         torch._fused_adamw_(
             self._rows,
             slopes,
-            *self._memories,
+            first,
+            second,
             [],
             self._counts,
             lr=self._lr,
