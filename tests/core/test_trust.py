@@ -22,6 +22,8 @@ from feddecorr.server.federation import Simulation
 from feddecorr.settings.flat import command
 from feddecorr.training.task import Task
 
+pytestmark = pytest.mark.usefixtures("plain_look")
+
 HOSTILE = """
 from pathlib import Path
 Path(__file__).with_name("executed").touch()

@@ -5,6 +5,8 @@ from allowances import BEFORE, NOT_RUN, ONLY_PARSED, SHORTER
 from pages import ROOT, Page, all_pages
 from reader import Reader
 
+pytestmark = pytest.mark.usefixtures("plain_look")
+
 PAGES = all_pages()
 COMMANDS = [
     str(command) for page in (*PAGES, *(Page("before", text) for text in BEFORE.values())) for command in page.commands

@@ -5,11 +5,16 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import pytest
+import typer.main
 
 from feddecorr.paper.commands import main
+
+get_command = cache(typer.main.get_command)
+"""What typer otherwise makes of its declarations anew for every command."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +41,7 @@ class CommandLine:
     def __call__(self, *words: object) -> Outcome:
         """Run `feddecorr WORDS`."""
         self._monkeypatch.setattr(sys, "argv", ["feddecorr", *map(str, words)])
+        self._monkeypatch.setattr(typer.main, "get_command", get_command)
         self._capsys.readouterr()
         with pytest.raises(SystemExit) as end:
             main()

@@ -14,6 +14,8 @@ from feddecorr.paper.studies import STUDIES
 from feddecorr.paper.studies.gradient_flow import PARTS
 from feddecorr.results.study import SCALES, Arm, Figure, Finding, Result, Table
 
+pytestmark = pytest.mark.usefixtures("plain_look")
+
 ALL = [(name, scale) for name in STUDIES for scale in SCALES]
 COMPARED = {
     "data": ("data", "training", "rounds", "method", "model", "regularizers"),

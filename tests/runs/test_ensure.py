@@ -87,12 +87,11 @@ def test_the_digest_is_of_what_decides_the_results(word: str, same: bool) -> Non
 
 def test_the_digest_does_not_depend_on_the_process() -> None:
     code = "from small import Small, small; print(small('method=moon').experiment.digest())"
-    found = {
-        subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": path},
-                       capture_output=True, text=True, check=True).stdout.strip()
-        for seed, path in (("1", os.pathsep.join(sys.path)), ("2", os.pathsep.join(sys.path)))
-    }  # fmt: skip
-    assert found == {small("method=moon").experiment.digest()}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    environment["PYTHONHASHSEED"] = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"  # not as here
+    command = [sys.executable, "-c", code]
+    found = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.strip()
+    assert found == small("method=moon").experiment.digest()
 
 
 def test_own_data_are_known_by_their_content_wherever_they_lie(tmp_path: Path) -> None:

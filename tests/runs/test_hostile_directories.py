@@ -21,6 +21,8 @@ from feddecorr.runs.pipeline import run
 from feddecorr.runs.tracking import following
 from feddecorr.trackers.libraries import MLflow
 
+pytestmark = pytest.mark.usefixtures("plain_look")
+
 
 @contextmanager
 def within(seconds: float) -> Iterator[None]:

@@ -11,7 +11,7 @@ from made_up import over_seeds
 
 from feddecorr.errors import UserError
 from feddecorr.paper.claims import judge
-from feddecorr.paper.claims.claim import ClaimPart
+from feddecorr.paper.claims.claim import Claim, ClaimPart
 from feddecorr.paper.claims.figures import FACTORS, PAPER, forest, gains_by_round
 from feddecorr.report.printed import save
 from feddecorr.results.summary import STATISTICS, Summary, write_summaries
@@ -27,9 +27,14 @@ def runs() -> list[Summary]:
     return [*plain, *better]
 
 
-def test_the_forest_plot_has_a_row_for_every_part_and_a_column_for_every_statistic(runs: list[Summary]) -> None:
+@pytest.fixture(scope="module")
+def claims(runs: list[Summary]) -> list[Claim]:
+    """Return what the claims say of them."""
+    return judge(runs)
+
+
+def test_the_forest_plot_has_a_row_for_every_part_and_a_column_for_every_statistic(claims: list[Claim]) -> None:
     """Mean, interval and the paper's value are where the claim has them."""
-    claims = judge(runs)
     parts = [part for claim in claims for part in claim.parts if isinstance(part, ClaimPart)]
     picture = forest(claims)
     assert [panel.title for panel in picture.panels] == [*STATISTICS.values(), FACTORS]
@@ -43,19 +48,20 @@ def test_the_forest_plot_has_a_row_for_every_part_and_a_column_for_every_statist
     assert shown[PAPER][row] == pytest.approx(100 * (parts[row].paper or np.nan))
 
 
-def test_the_gain_by_round_is_paired(runs: list[Summary]) -> None:
+def test_the_gain_by_round_is_paired(claims: list[Claim]) -> None:
     """Seeds differ by points, their differences do not: the band has no width, as unpaired deviations would."""
-    for panel in gains_by_round(judge(runs)).panels:
+    for panel in gains_by_round(claims).panels:
         (line,) = panel.series
         np.testing.assert_allclose(line.y, 3.0)
         np.testing.assert_allclose(line.spread, 0.0, atol=1e-9)
 
 
 def test_without_records_there_is_nothing_to_draw() -> None:
+    nothing = judge([])
     with pytest.raises(UserError, match="nothing to draw"):
-        forest(judge([]))
+        forest(nothing)
     with pytest.raises(UserError, match="no gain to draw"):
-        gains_by_round(judge([]))
+        gains_by_round(nothing)
 
 
 def test_the_command_writes_both(runs: list[Summary], feddecorr: CommandLine, tmp_path: Path) -> None:
