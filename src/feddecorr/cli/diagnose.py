@@ -17,9 +17,8 @@ from feddecorr.errors import UserError
 
 if TYPE_CHECKING:
     from feddecorr.collapse.diagnosis import Diagnosis
-    from feddecorr.config.experiment import Experiment
+    from feddecorr.report.page import Section
     from feddecorr.runs.diagnosis import Examination, Wanted
-    from feddecorr.settings.options import RunOptions
 
 
 def diagnose(  # noqa: PLR0913, PLR0917 - one parameter for each option of the command
@@ -127,7 +126,7 @@ def _data(settings: dict[str, Any], data: str | None) -> dict[str, Any]:
 
 
 def _wanted(round: str, clients: str | None) -> Wanted:  # noqa: A002 - the option's name
-    from feddecorr.runs.diagnosis import Wanted  # noqa: PLC0415 - PyTorch is loaded when it is needed
+    from feddecorr.runs.diagnosis import Wanted
 
     if round != "last" and not round.isdecimal():
         raise UserError(f"--round is 'last' or a number, not '{round}'")
@@ -141,10 +140,10 @@ def _wanted(round: str, clients: str | None) -> Wanted:  # noqa: A002 - the opti
 
 
 def _runs(directories: Sequence[Path], wanted: Wanted, trust: Trust) -> Iterator[Examination]:
-    from feddecorr.report.runs_page import name_directories  # noqa: PLC0415
-    from feddecorr.runs.diagnosis import examine  # noqa: PLC0415 - PyTorch is loaded when it is needed
-    from feddecorr.runs.directory import RunDirectory  # noqa: PLC0415
-    from feddecorr.runs.recompute import describe  # noqa: PLC0415
+    from feddecorr.report.runs_page import name_directories
+    from feddecorr.runs.diagnosis import examine
+    from feddecorr.runs.directory import RunDirectory
+    from feddecorr.runs.recompute import describe
 
     runs = [RunDirectory.open(directory) for directory in directories]
     for name, run in zip(name_directories(directories), runs, strict=True):
@@ -163,14 +162,9 @@ def _features(files: Sequence[Path], labels: Sequence[Path]) -> Iterator[Diagnos
     yield from diagnose_features(list(zip(files, paired, strict=True)))
 
 
-def _parse(settings: dict[str, Any], trust: Trust) -> tuple[Experiment, RunOptions]:
-    from feddecorr.settings.flat import parse_settings  # noqa: PLC0415 - PyTorch is loaded when it is needed
-
-    return parse_settings(settings, trust)
-
-
-def _models(parsed: tuple[Experiment, RunOptions], weights: Sequence[Path] | None, **look: Any) -> Iterator[Diagnosis]:
-    from feddecorr.runs.diagnosis import diagnose_stored  # noqa: PLC0415 - PyTorch is loaded when it is needed
+def _models(settings: dict[str, Any], trust: Trust, weights: Sequence[Path] | None, **look: Any) -> Iterator[Diagnosis]:
+    from feddecorr.runs.diagnosis import diagnose_stored
+    from feddecorr.settings.flat import parse_settings
 
     parsed = parse_settings(settings, trust)
     files: list[Path | None] = [*weights] if weights else [None]
@@ -224,19 +218,17 @@ def _print_models(found: Sequence[Diagnosis]) -> None:
 
 
 def _print_round(found: Examination) -> None:
-    from feddecorr.collapse import averaging, contributions
-
     if found.averaging is not None:
         print_text("")
-        print_table(averaging.HEADINGS, found.averaging.rows())
+        print_table(found.averaging.HEADINGS, found.averaging.rows())
         if found.averaging.layers:
             print_text("")
-            print_table(averaging.LAYER_HEADINGS, found.averaging.layer_rows())
+            print_table(found.averaging.LAYER_HEADINGS, found.averaging.layer_rows())
         print_text("")
         print_text("\n".join(found.averaging.answer()))
     if found.blame is not None:
         print_text("")
-        print_table(contributions.HEADINGS, found.blame.rows())
+        print_table(found.blame.HEADINGS, found.blame.rows())
         print_text("")
         print_text("\n".join(found.blame.answer()))
 

@@ -34,11 +34,11 @@ def partition(
 
         feddecorr run partition=file partition.path=split.json
     """
-    from feddecorr.partition.external import write_split  # noqa: PLC0415
-    from feddecorr.partition.heterogeneity import Heterogeneity  # noqa: PLC0415
-    from feddecorr.report import runs_page  # noqa: PLC0415
-    from feddecorr.server.federation import Simulation  # noqa: PLC0415
-    from feddecorr.settings.flat import parse_settings  # noqa: PLC0415 - PyTorch is loaded when it is needed
+    from feddecorr.partition.external import write_split
+    from feddecorr.partition.heterogeneity import Heterogeneity
+    from feddecorr.report import runs_page
+    from feddecorr.server.federation import Simulation
+    from feddecorr.settings.flat import parse_settings
 
     experiment, _ = parse_settings(read_overrides(words or []), Trust(said(words or []), files=trust))
     simulation = Simulation(experiment)
