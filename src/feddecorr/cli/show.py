@@ -250,5 +250,5 @@ def figure(
     summaries = choose_runs(sources, where)
     folders = [path for source in sources if source.is_dir() for path in run_directories(source)]
     by_digest = {RunDirectory.open(folder).settings()[0].digest(): folder for folder in folders}
-    save(FIGURES[name].make(FigureData(summaries, by_digest, panels or ())), out)
+    save(FIGURES[name](FigureData(summaries, by_digest, panels or ())), out)
     print_result(str(out.resolve()), {"figure": str(out.resolve()), "runs": len(summaries)}, json=json)
