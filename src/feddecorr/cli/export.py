@@ -62,7 +62,7 @@ def export(
 
 
 def _table(sources: list[Path], out: Path) -> Path:
-    from feddecorr.results.frames import load_runs, refuse_ending, write_table  # noqa: PLC0415 - see export
+    from feddecorr.results.tables import load_runs, refuse_ending, write_table  # noqa: PLC0415 - see export
 
     refuse_ending(out)
     table = load_runs(*sources)

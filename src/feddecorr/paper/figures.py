@@ -11,7 +11,7 @@ from feddecorr.paper.tables import Make
 from feddecorr.report.figures import draw
 from feddecorr.report.picture import SPECTRUM, THRESHOLD, Panel, Picture, Series, band_series, mean_series
 from feddecorr.results import curves
-from feddecorr.results.cells import Cell, split_by
+from feddecorr.results.groups import Cell, split_by
 from feddecorr.results.study import Figure, Finding
 from feddecorr.results.summary import STATISTICS
 

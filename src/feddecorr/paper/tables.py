@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from feddecorr.paper.grid import GridResults
 from feddecorr.paper.values import named, published
-from feddecorr.results.cells import MISSING, NOT_MEASURED, Cell
-from feddecorr.results.local_models import local_ranks
+from feddecorr.results.curves import local_ranks
+from feddecorr.results.groups import MISSING, NOT_MEASURED, Cell
 from feddecorr.results.sample import Sample
 from feddecorr.results.study import Finding, Label, Table
 from feddecorr.results.summary import STATISTICS

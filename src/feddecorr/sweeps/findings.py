@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from feddecorr.report.figures import over_rounds
-from feddecorr.results.cells import Cell, gather
+from feddecorr.results.groups import Cell, gather
 from feddecorr.results.study import Figure, Finding, Result, Table
 from feddecorr.results.summary import STATISTICS
 

@@ -13,9 +13,8 @@ from feddecorr.errors import UserError
 from feddecorr.report.diagnosis_page import sphere_points
 from feddecorr.report.picture import SPECTRUM, THRESHOLD, Panel, Picture, Series, band_series, mean_series
 from feddecorr.results import curves
-from feddecorr.results.cells import Cell
-from feddecorr.results.groups import group_runs, name_cell
-from feddecorr.results.local_models import local_spectra
+from feddecorr.results.curves import local_spectra
+from feddecorr.results.groups import Cell, group_runs
 from feddecorr.results.summary import Summary
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.evaluator_inputs import Wanted
@@ -40,7 +39,7 @@ class FigureData:
         """Return the cells by the name of their panel."""
         found: dict[str, list[Cell]] = {}
         for cell in self.cells():
-            found.setdefault(name_cell(cell, self.panels), []).append(cell)
+            found.setdefault(cell.name(self.panels), []).append(cell)
         return found
 
     def lines(self) -> list[str]:
@@ -88,7 +87,7 @@ def _drawn(groups: Mapping[str, Sequence[curves.Points]]) -> list[Series]:
 
 def _name_line(cell: Cell, data: FigureData) -> str:
     """Name a line; where nothing differs, after the method and its regularizers."""
-    if name := name_cell(cell, data.lines()):
+    if name := cell.name(data.lines()):
         return name
     run = next(iter(cell.runs.values()))
     if not run.is_known:
@@ -121,7 +120,7 @@ def _local_loss(data: FigureData) -> Picture:
         losses = {f"client {client}": terms[client]["feddecorr"] for client in clients}
         lines = [Series(range(1, len(loss) + 1), loss, name=name) for name, loss in losses.items()]
         if lines:
-            panels.append(Panel(name_cell(cell, list(cell.labels)), lines))
+            panels.append(Panel(cell.name(list(cell.labels)), lines))
     if not panels:
         raise UserError("no run has recorded FedDecorr's loss within local epochs: evaluation.epochs=true does")
     return Picture("loss", "loss", "", ("local epoch", "β · L_FedDecorr"), panels)
@@ -140,7 +139,7 @@ def _over_beta(data: FigureData) -> Picture:
             for run in cell.runs.values():
                 value = run.statistic("last_ten") or run.statistic("last")
                 if value is not None:
-                    lines.setdefault(name_cell(cell, rest) or "accuracy", []).append({beta: 100 * value})
+                    lines.setdefault(cell.name(rest) or "accuracy", []).append({beta: 100 * value})
         panels[title] = _over(lines)
     if len({x for found in panels.values() for line in found for x in line.x}) < 2:
         raise UserError(f"there are no runs with different {BETA} and otherwise the same settings")
@@ -179,7 +178,7 @@ def _labels(data: FigureData) -> Picture:
             raise UserError(f"{run.path}: the server does not know which client holds which labels")
         table = counts.table().T.astype(np.float64)
         names = [str(client) for client in range(counts.clients)], [str(name) for name in run.federation().classes]
-        panels.setdefault(table.tobytes(), Panel(name_cell(cell, _of_data(cell)), matrix=table, names=names))
+        panels.setdefault(table.tobytes(), Panel(cell.name(_of_data(cell)), matrix=table, names=names))
     return Picture("labels", "labels", "", ("client", "class"), list(panels.values()))
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from feddecorr.paper.claims.evidence import PRIMARY, PairedRuns, Run
 from feddecorr.paper.claims.rules import FEWEST_SEEDS, LEVEL, POINT, DecisionRule, decide, holm, seeds_needed
-from feddecorr.results.contexts import context
+from feddecorr.results.groups import context
 from feddecorr.results.sample import Sample
 
 HOLDS, PARTLY, FAILS, OPEN = "holds", "partly", "does not hold", "not measured"

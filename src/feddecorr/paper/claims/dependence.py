@@ -19,7 +19,7 @@ from feddecorr.paper.claims.evidence import (
 )
 from feddecorr.paper.claims.gains import NOTHING, accuracy, gain_part, others, pair_trial, papers_gain
 from feddecorr.paper.claims.rules import POINT, does_not_increase, increases, stays_within
-from feddecorr.results.contexts import LENGTH
+from feddecorr.results.groups import LENGTH
 from feddecorr.results.sample import mean_of
 from feddecorr.results.summary import STATISTICS
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from feddecorr.config.overrides import flatten
 from feddecorr.paper.claims.plan import Plan
-from feddecorr.results.contexts import Context, context, is_finished
+from feddecorr.results.groups import Context, context, is_finished
 from feddecorr.results.sample import Sample, fewest
 from feddecorr.results.summary import STATISTICS, Summary
 

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, PositiveInt, ValidationError, field_
 from feddecorr.errors import UserError, nearest
 from feddecorr.paper.studies import STUDIES
 from feddecorr.results.conditions import Condition, by_name
-from feddecorr.results.contexts import Context, experiment_context
+from feddecorr.results.groups import Context, experiment_context
 from feddecorr.results.study import Arm
 from feddecorr.settings.flat import to_settings
 

@@ -12,7 +12,7 @@ from feddecorr.paper.claims.claim import PERCENT, ClaimPart, Trial
 from feddecorr.paper.claims.evidence import PRIMARY, Run, group, group_pairs, paired_runs, sample
 from feddecorr.paper.claims.gains import by_alpha, pair_trial
 from feddecorr.paper.claims.rules import HALF, TENTH, increases, stays_below
-from feddecorr.results.local_models import change_by_averaging, local_spectra, local_values
+from feddecorr.results.curves import change_by_averaging, local_spectra, local_values
 from feddecorr.results.summary import Summary
 
 STRONGEST = (0.01, 0.05)

@@ -15,8 +15,8 @@ from feddecorr.paper.studies.accuracy import BOTH
 from feddecorr.paper.tables import ranks
 from feddecorr.report import figures
 from feddecorr.report.diagnosis_page import sphere
-from feddecorr.results.cells import MISSING, Cell
 from feddecorr.results.curves import Band
+from feddecorr.results.groups import MISSING, Cell
 from feddecorr.results.study import Figure, Finding, Labels, Table
 from feddecorr.results.summary import Summary
 from feddecorr.runs.directory import RunDirectory

@@ -11,9 +11,8 @@ from feddecorr.paper.studies.accuracy import ALL_DATA, BOTH, decorrelates_fedavg
 from feddecorr.paper.tables import Columns, gains, measured, tabulate
 from feddecorr.paper.values import named, published
 from feddecorr.report import figures
-from feddecorr.results.cells import NOT_MEASURED, Cell, split_by
-from feddecorr.results.curves import Band
-from feddecorr.results.local_models import local_ranks
+from feddecorr.results.curves import Band, local_ranks
+from feddecorr.results.groups import NOT_MEASURED, Cell, split_by
 from feddecorr.results.sample import Sample
 from feddecorr.results.study import Figure, Finding, Labels
 from feddecorr.results.summary import STATISTICS
