@@ -14,7 +14,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from feddecorr.paper.claims.plan import read_plan
+from feddecorr.paper.claims.evidence import read_plan
 
 
 def feddecorr(*words: object) -> int:

@@ -10,7 +10,7 @@ from benchmarks.quotes.pairs import interval, summaries
 from benchmarks.quotes.records import ROOT, record, table
 from feddecorr.paper.claims import judge
 from feddecorr.paper.claims.claim import ANSWERS, FAILS, HOLDS, OPEN, PARTLY, POINTS, Claim, ClaimPart, Fact
-from feddecorr.paper.claims.plan import PLAN, read_plan
+from feddecorr.paper.claims.evidence import PLAN, read_plan
 from feddecorr.results.sample import Sample
 
 COMPUTED = ("16", "17")

@@ -12,8 +12,8 @@ from benchmarks.quotes.records import ROOT, table
 from feddecorr.paper.claims.evidence import PairedRuns, paired_runs, runs_of, sample
 from feddecorr.paper.grid import settings_of
 from feddecorr.paper.scales import find_scale
-from feddecorr.results.contexts import context
-from feddecorr.results.local_models import local_values
+from feddecorr.results.curves import local_values
+from feddecorr.results.groups import context
 from feddecorr.results.sample import Sample
 from feddecorr.results.study import Labels
 from feddecorr.results.summary import Summary, read_summaries

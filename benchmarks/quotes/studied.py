@@ -9,7 +9,7 @@ from functools import cache
 from benchmarks.quotes.pairs import arrow, interval, summaries
 from benchmarks.quotes.records import table
 from feddecorr.paper.studies import find_studies
-from feddecorr.results.cells import Cell, gather
+from feddecorr.results.groups import Cell, gather
 from feddecorr.results.study import Label, Result, Table
 from feddecorr.results.summary import STATISTICS
 from feddecorr.sweeps.jobs import results_of_records

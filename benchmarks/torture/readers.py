@@ -41,9 +41,8 @@ from feddecorr.errors import UserError
 from feddecorr.models.weights import read_weights, weights_digest
 from feddecorr.partition.external import read_split
 from feddecorr.report.runs_page import write_report
-from feddecorr.results.frames import load_runs
-from feddecorr.results.result_tables import tabulate
 from feddecorr.results.summary import read_summaries, write_summaries
+from feddecorr.results.tables import load_runs, tabulate
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import run
 from feddecorr.runs.writer import RunWriter

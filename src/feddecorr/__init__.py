@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from feddecorr.objective.terms import ClientContext, Pass, Term, Trained, cross_entropy, linear, proximal
     from feddecorr.partition.split import Indices, Partition, Parts
     from feddecorr.report.figures import plot
-    from feddecorr.results.frames import load_runs
+    from feddecorr.results.tables import load_runs
     from feddecorr.runs.directory import RunDirectory
     from feddecorr.runs.pipeline import ensure, resume, run
     from feddecorr.runs.record import Record
@@ -125,7 +125,7 @@ _HOMES = {
     "frozen_stream": "feddecorr.core.randomness",
     "generator": "feddecorr.core.randomness",
     "linear": "feddecorr.objective.terms",
-    "load_runs": "feddecorr.results.frames",
+    "load_runs": "feddecorr.results.tables",
     "mean_weights": "feddecorr.methods.method",
     "parse_settings": "feddecorr.settings.flat",
     "plot": "feddecorr.report.figures",

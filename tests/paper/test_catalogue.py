@@ -10,8 +10,7 @@ from made_up import results
 
 from feddecorr.config.experiment import Experiment
 from feddecorr.paper.scales import SCALE_OF
-from feddecorr.paper.studies import STUDIES
-from feddecorr.paper.studies.gradient_flow import PARTS
+from feddecorr.paper.studies import PARTS, STUDIES
 from feddecorr.results.study import SCALES, Arm, Figure, Finding, Result, Table
 
 pytestmark = pytest.mark.usefixtures("plain_look")

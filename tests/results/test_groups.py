@@ -2,12 +2,12 @@ import pytest
 from made_up import over_seeds, summary
 
 from feddecorr.errors import UserError
-from feddecorr.results.groups import group_runs, name_cell
+from feddecorr.results.groups import group_runs
 
 
 def names(*words: str, asked: tuple[str, ...] = ()) -> list[str]:
     cells = group_runs([summary(each) for each in words], asked)
-    return [name_cell(cell, list(cell.labels)) for cell in cells]
+    return [cell.name(list(cell.labels)) for cell in cells]
 
 
 def test_runs_that_differ_in_the_seed_alone_are_one_cell() -> None:

@@ -7,7 +7,8 @@ from made_up import over_seeds, summary
 from scipy import stats
 
 from feddecorr.errors import UserError
-from feddecorr.results.pairing import compare_pairs, compare_runs
+from feddecorr.results.pairing import compare_runs
+from feddecorr.results.sample import Sample
 
 PAIRS = st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=3, max_size=12)
 
@@ -19,7 +20,8 @@ def test_paired_statistics_are_those_of_a_paired_t_test(pairs: list[tuple[float,
     differences = [b - a for a, b in pairs]
     if max(differences) - min(differences) < 1e-3:
         return
-    found, test = compare_pairs(first, second), stats.ttest_rel(second, first)
+    found = Sample(dict(enumerate(second))).minus(Sample(dict(enumerate(first))))
+    test = stats.ttest_rel(second, first)
     interval = test.confidence_interval(0.95)
     assert (found.low, found.high) == pytest.approx((interval.low, interval.high), abs=1e-6)
     assert found.wins == sum(b > a for a, b in pairs)

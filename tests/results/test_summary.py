@@ -20,6 +20,7 @@ from feddecorr.report.run_figures import FIGURES, FigureData
 from feddecorr.results.frames import load_runs
 from feddecorr.results.result_tables import tabulate
 from feddecorr.results.summary import STATISTICS, Summary, read_summaries, write_summaries
+from feddecorr.results.tables import load_runs, tabulate
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import run
 from feddecorr.settings.flat import command, parse_settings, to_settings

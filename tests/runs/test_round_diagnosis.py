@@ -11,7 +11,7 @@ from small import digest, small
 from feddecorr.collapse.representation import capture_representations
 from feddecorr.core.states import STATISTICS, State
 from feddecorr.errors import UserError
-from feddecorr.results.local_models import change_by_averaging
+from feddecorr.results.curves import change_by_averaging
 from feddecorr.results.summary import Summary
 from feddecorr.runs.diagnosis import Examination, KeptModels, Wanted, between, examine
 from feddecorr.runs.directory import RunDirectory

@@ -11,7 +11,7 @@ from feddecorr.paper.tables import Make
 from feddecorr.report.figures import draw
 from feddecorr.report.picture import SPECTRUM, THRESHOLD, Panel, Picture, Series, band_series, mean_series
 from feddecorr.results import curves
-from feddecorr.results.cells import Cell, split_by
+from feddecorr.results.groups import Cell, split_by
 from feddecorr.results.study import Figure, Finding
 from feddecorr.results.summary import STATISTICS
 
@@ -77,6 +77,11 @@ def _figure(title: str, axes: tuple[str, str], series: Sequence[Series]) -> Figu
     """Return a figure of the series that have values; its note names the others."""
     absent = [each.name for each in series if not each.x]
     note = f"{BETWEEN_SEEDS} Missing: {'; '.join(absent)}." if absent else BETWEEN_SEEDS
+    return figure(title, axes, series, note)
+
+
+def figure(title: str, axes: tuple[str, str], series: Sequence[Series], note: str) -> Figure:
+    """Return a figure of one panel; of spectra, with the threshold."""
     threshold = THRESHOLD if axes == SPECTRUM else None
     return Figure(title, partial(draw, Picture("", "", "", axes, [Panel("", series)], threshold=threshold)), note)
 

@@ -9,7 +9,7 @@ from itertools import product
 from feddecorr.config.experiment import Experiment
 from feddecorr.config.overrides import read_overrides
 from feddecorr.paper.scales import METHODS, REGULARIZERS, StudyScale, find_scale
-from feddecorr.results.cells import Cell, gather
+from feddecorr.results.groups import Cell, gather
 from feddecorr.results.study import Arm, Finding, Label, Labels, Result, Study
 from feddecorr.settings.flat import parse_settings
 from feddecorr.settings.options import RunOptions

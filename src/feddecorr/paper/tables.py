@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from feddecorr.paper.grid import GridResults
 from feddecorr.paper.values import named, published
-from feddecorr.results.cells import MISSING, NOT_MEASURED, Cell
-from feddecorr.results.local_models import local_ranks
+from feddecorr.results.curves import local_ranks
+from feddecorr.results.groups import MISSING, NOT_MEASURED, Cell
+from feddecorr.results.pairing import Pair
 from feddecorr.results.sample import Sample
 from feddecorr.results.study import Finding, Label, Table
 from feddecorr.results.summary import STATISTICS
@@ -53,8 +54,8 @@ def gains(paper: str | None = None, axis: str = "regularizer", base: Label = "no
     def make(results: GridResults) -> list[Finding]:
         rows = []
         for without, cell in pairs(results.cells, axis, base):
-            differences = [cell.sample(statistic).minus(without.sample(statistic)) for statistic in STATISTICS]
-            texts = [difference_text(sample.times(100)) for sample in differences]
+            differences = Pair(without.runs, cell.runs).by_statistic()
+            texts = [difference_text(sample.times(100)) for sample in differences.values()]
             whole = without.runs and cell.runs
             theirs = [_published_gain(paper, results, (without, cell))] if paper else []
             rows.append([*map(str, cell.labels.values()), *(texts if whole else [MISSING] * len(STATISTICS)), *theirs])

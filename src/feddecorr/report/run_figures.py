@@ -13,9 +13,8 @@ from feddecorr.errors import UserError
 from feddecorr.report.diagnosis_page import sphere_points
 from feddecorr.report.picture import SPECTRUM, THRESHOLD, Panel, Picture, Series, band_series, mean_series
 from feddecorr.results import curves
-from feddecorr.results.cells import Cell
-from feddecorr.results.groups import group_runs, name_cell
-from feddecorr.results.local_models import local_spectra
+from feddecorr.results.curves import local_spectra
+from feddecorr.results.groups import Cell, group_runs
 from feddecorr.results.summary import Summary
 from feddecorr.runs.diagnosis import Wanted, examine
 from feddecorr.runs.directory import RunDirectory
@@ -39,7 +38,7 @@ class FigureData:
         """Return the cells by the name of their panel."""
         found: dict[str, list[Cell]] = {}
         for cell in self.cells():
-            found.setdefault(name_cell(cell, self.panels), []).append(cell)
+            found.setdefault(cell.name(self.panels), []).append(cell)
         return found
 
     def directory(self, cell: Cell) -> Path:
@@ -111,7 +110,7 @@ def _local_loss(data: FigureData) -> Picture:
         losses = {f"client {client}": terms[client]["feddecorr"] for client in clients}
         lines = [Series(range(1, len(loss) + 1), loss, name=name) for name, loss in losses.items()]
         if lines:
-            panels.append(Panel(name_cell(cell, list(cell.labels)), lines))
+            panels.append(Panel(cell.name(list(cell.labels)), lines))
     if not panels:
         raise UserError("no run has recorded FedDecorr's loss within local epochs: evaluation.epochs=true does")
     return _picture("loss", ("local epoch", "β · L_FedDecorr"), panels)

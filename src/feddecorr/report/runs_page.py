@@ -18,9 +18,8 @@ from feddecorr.report import figures
 from feddecorr.report.page import Section, write_page
 from feddecorr.report.picture import SPECTRUM
 from feddecorr.results import curves
-from feddecorr.results.contexts import by_seed, context, is_finished
 from feddecorr.results.curves import Band, Points, band, spread
-from feddecorr.results.groups import group_runs, name_cell
+from feddecorr.results.groups import by_seed, context, group_runs, is_finished
 from feddecorr.results.summary import Summary
 from feddecorr.runs.directory import ROSTER, AboutData, RunDirectory
 
@@ -54,7 +53,7 @@ def group_seeds(runs: Mapping[str, Summary]) -> list[SeedGroup]:
     for name, run in runs.items():
         lines.setdefault(context(run) if is_finished(run) else name, []).append(name)
     cells = group_runs(list(runs.values()))
-    labels = {context(next(iter(cell.runs.values()))): name_cell(cell, list(cell.labels)) for cell in cells}
+    labels = {context(next(iter(cell.runs.values()))): cell.name(list(cell.labels)) for cell in cells}
     groups = [{name: runs[name] for name in names} for names in lines.values()]
     stems = Counter(_stem(list(mine)) for mine in groups)
     found = []

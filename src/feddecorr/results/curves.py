@@ -1,12 +1,14 @@
-"""Curves of single runs, and what several seeds make of them: a mean with a band."""
+"""What is read of a run's record: curves, spectra, and the clients' models; and the mean of seeds with its band."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from statistics import fmean, stdev
 
+from feddecorr.collapse.averaging import averaging_effect, geometric_mean
 from feddecorr.collapse.spectrum import logarithms
-from feddecorr.results.local_models import local_spectra
+from feddecorr.results.groups import Cell, sample_runs
+from feddecorr.results.sample import Sample
 from feddecorr.results.summary import Summary
 
 Band = tuple[Sequence[float], Sequence[float], Sequence[float]]
@@ -60,3 +62,41 @@ def band(curves: Sequence[Points]) -> Band:
 def spread(values: Sequence[float]) -> float:
     """Return the standard deviation between seeds; nothing for one."""
     return stdev(values) if len(values) > 1 else 0.0
+
+
+def local_values(summary: Summary, measure: str) -> list[float]:
+    """Return a measure of each client's model; nothing if they were not looked at."""
+    return [float(found[measure]) for found in summary.local_models.values()]
+
+
+def local_ranks(cell: Cell) -> Sample:
+    """Return the mean effective rank of the local models, by seed."""
+    return _local_ranks(cell, fmean)
+
+
+def typical_local_ranks(cell: Cell) -> Sample:
+    """Return the geometric mean of the local models' effective ranks, by seed: averaging is compared with it."""
+    return _local_ranks(cell, geometric_mean)
+
+
+def _local_ranks(cell: Cell, mean: Callable[[list[float]], float]) -> Sample:
+    def of(run: Summary) -> float | None:
+        values = local_values(run, "effective_rank")
+        return mean(values) if values else None
+
+    return sample_runs(cell.runs, of)
+
+
+def local_spectra(summary: Summary) -> dict[str, list[float]]:
+    """Return the logarithms of the singular values of each client's model, by client in the order of their ids."""
+    clients = sorted(summary.local_models, key=int)
+    return {client: logarithms(summary.local_models[client]["singular_values"]) for client in clients}
+
+
+def change_by_averaging(summary: Summary) -> float | None:
+    """Return what averaging did to the effective rank in the last evaluated round, as `averaging_effect` has it.
+
+    That is of FedAvg and all that averages: there the global model is the average.
+    """
+    whole = summary.statistic("last", "effective_rank")
+    return None if whole is None else averaging_effect(local_values(summary, "effective_rank"), whole)

@@ -1,49 +1,155 @@
-"""Any runs as cells: those that differ in nothing but the seed are one, and what tells cells apart is found."""
+"""Which runs belong together: those that differ in nothing but the seed are a cell, with what tells it from others."""
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from feddecorr.config.overrides import flatten
 from feddecorr.errors import UserError
-from feddecorr.results.cells import Cell
-from feddecorr.results.contexts import Context, by_seed, context, covers, differing
-from feddecorr.results.study import Label
+from feddecorr.results.sample import Sample
+from feddecorr.results.study import Label, Labels, Result
 from feddecorr.results.summary import Summary
 
+Context = tuple[tuple[str, str], ...]
+"""Settings with dotted keys and their values as text; runs with the same context can be compared."""
 
-def group_runs(summaries: Sequence[Summary], asked: Sequence[str] = ()) -> list[Cell]:
-    """Return the runs by what differs between them, with labels by setting; those that are asked for come first.
+LENGTH = ("rounds", "training.schedule.over")
+"""How long a run is: its rounds, and those over which its learning rate falls."""
 
-    Cells come in the order of their labels, numbers by size.
-    """
-    groups: dict[Context, list[Summary]] = {}
-    for run in summaries:
-        groups.setdefault(context(run), []).append(run)
-    settings = _settings(list(groups), asked)
-    known = {key for run in summaries for key in flatten(run.settings)}
-    for name in asked:
-        if not any(covers(name, key) for key in known):
-            raise UserError(f"no run has a setting '{name}': choose one such as method, regularizers, partition.alpha")
-    varied = _varied(groups)
-    cells = []
-    for runs in groups.values():
-        seeds = by_seed(runs)
-        cells.append(Cell({name: _value(runs[0], name, varied) for name in settings}, seeds, len(seeds)))
-    return sorted(cells, key=lambda cell: [_rank(value) for value in cell.labels.values()])
+MISSING = "missing"
+NOT_MEASURED = "–"
+
+T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
 
 
-def name_cell(cell: Cell, settings: Sequence[str]) -> str:
-    """Return what a cell has for these settings, in a few words."""
-    known = [(name, cell.labels[name]) for name in settings]
-    return ", ".join(f"{short_name(name)} {value}" if _is_number(value) else str(value) for name, value in known)
+def group_by(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
+    """Return the items by their keys, both in the order in which they come."""
+    groups: dict[K, list[T]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups
+
+
+def sample_runs(runs: Mapping[int, Summary], of: Callable[[Summary], float | None]) -> Sample:
+    """Return a number of each run that has it, by seed."""
+    values = {seed: of(run) for seed, run in runs.items()}
+    return Sample({seed: value for seed, value in values.items() if value is not None})
+
+
+@dataclass(frozen=True)
+class Cell:
+    """All runs of one combination of labels, by seed; `asked` is how many there should be."""
+
+    labels: Labels
+    runs: dict[int, Summary]
+    asked: int
+
+    def sample(self, statistic: str, measure: str = "accuracy") -> Sample:
+        """Return a statistic of the global models, over the seeds that have it."""
+        return sample_runs(self.runs, lambda run: run.statistic(statistic, measure))
+
+    @property
+    def count(self) -> str:
+        """How many seeds there are, and of how many if some are missing."""
+        return str(self.asked) if len(self.runs) == self.asked else f"{len(self.runs)} of {self.asked}"
+
+    def text(self, sample: Sample, digits: int = 2, *, factor: float = 1.0) -> str:
+        """Return mean ± standard deviation over the seeds as a cell of a table."""
+        return (sample.times(factor).text(digits) or NOT_MEASURED) if self.runs else MISSING
+
+    def name(self, axes: Sequence[str]) -> str:
+        """Return the labels of these axes in a few words, as the name of a line."""
+        named = [(short_name(axis), self.labels[axis]) for axis in axes]
+        return ", ".join(f"{axis} {value}" if _is_number(value) else str(value) for axis, value in named)
 
 
 def short_name(setting: str) -> str:
     """Return the last part of a dotted setting: `alpha` for `partition.alpha`, `method` for `method.name`."""
     return setting.removesuffix(".name").rpartition(".")[2]
+
+
+def gather(results: Sequence[Result]) -> list[Cell]:
+    """Group the results of a study that differ in nothing but the seed, in the order in which they come."""
+    groups = group_by(results, lambda result: tuple(pair for pair in result.labels.items() if pair[0] != "seed"))
+    return [
+        Cell(dict(labels), {int(each.labels["seed"]): each.summary for each in same if each.summary}, len(same))
+        for labels, same in groups.items()
+    ]
+
+
+def split_by(cells: Sequence[Cell], axes: Sequence[str]) -> Iterator[tuple[str, list[Cell]]]:
+    """Yield the cells that agree on these axes, with the name of what they agree on."""
+    yield from group_by(cells, lambda cell: cell.name(axes)).items()
+
+
+def covers(name: str, key: str) -> bool:
+    """Tell whether a name stands for a key: itself, or a table that holds it."""
+    return key == name or key.startswith(f"{name}.")
+
+
+def context(summary: Summary, but: Sequence[str] = ()) -> Context:
+    """Return the experiment of a run and its number of rounds, without the seed and these settings."""
+    return experiment_context(summary.content, int(summary.options["rounds"]), but)
+
+
+def experiment_context(content: Mapping[str, Any], rounds: int, but: Sequence[str] = ()) -> Context:
+    """Return what runs of such an experiment have in common with others that they can be compared with."""
+    left_out = ("seed", *but)
+    return tuple(
+        (key, json.dumps(value))
+        for key, value in sorted(flatten({**content, "rounds": rounds}).items())
+        if not any(covers(name, key) for name in left_out)
+    )
+
+
+def is_finished(summary: Summary) -> bool:
+    """Tell whether a run has all of its rounds."""
+    return len(summary.rounds) >= int(summary.options["rounds"])
+
+
+def by_seed(summaries: Iterable[Summary]) -> dict[int, Summary]:
+    """Return runs of one context by seed; those with the same seed have the same bits."""
+    return {int(summary.experiment["seed"]): summary for summary in summaries}
+
+
+def differing(contexts: Iterable[Context]) -> list[str]:
+    """Return the keys whose values differ between contexts, or that only some of them have."""
+    found = list(contexts)
+    return [key for key, values in _values(found).items() if len(set(values)) > 1 or len(values) < len(found)]
+
+
+def _values(contexts: Iterable[Context]) -> dict[str, list[str]]:
+    pairs = group_by((pair for each in contexts for pair in each), lambda pair: pair[0])
+    return {key: [value for _, value in found] for key, found in pairs.items()}
+
+
+def refuse_unknown(names: Iterable[str], summaries: Sequence[Summary]) -> None:
+    """Refuse names of settings that no run has."""
+    known = {key for run in summaries for key in flatten(run.settings)}
+    for name in names:
+        if not any(covers(name, key) for key in known):
+            raise UserError(f"no run has a setting '{name}': choose one such as method, regularizers, partition.alpha")
+
+
+def group_runs(summaries: Sequence[Summary], asked: Sequence[str] = ()) -> list[Cell]:
+    """Return any runs by what differs between them, with labels by setting; those that are asked for come first.
+
+    Cells come in the order of their labels, numbers by size.
+    """
+    groups = group_by(summaries, context)
+    settings = _settings(list(groups), asked)
+    refuse_unknown(asked, summaries)
+    varied = {key for key, values in _values(groups).items() if len(set(values)) > 1}
+    cells = []
+    for runs in groups.values():
+        seeds = by_seed(runs)
+        cells.append(Cell({name: _label(runs[0], name, varied) for name in settings}, seeds, len(seeds)))
+    return sorted(cells, key=lambda cell: [_rank(value) for value in cell.labels.values()])
 
 
 def _settings(contexts: Sequence[Context], asked: Sequence[str]) -> list[str]:
@@ -57,16 +163,7 @@ def _settings(contexts: Sequence[Context], asked: Sequence[str]) -> list[str]:
     return found
 
 
-def _varied(contexts: Mapping[Context, object]) -> set[str]:
-    """Return the keys that have several values among the contexts that have them."""
-    values: dict[str, set[str]] = {}
-    for each in contexts:
-        for key, value in each:
-            values.setdefault(key, set()).add(value)
-    return {key for key, found in values.items() if len(found) > 1}
-
-
-def _value(run: Summary, setting: str, varied: set[str]) -> Label:
+def _label(run: Summary, setting: str, varied: set[str]) -> Label:
     """Return the value of a setting; of a table, the names in it, with options only where these vary."""
     value = run.settings.get(setting, flatten(run.settings).get(setting, "–"))
     if value == "Infinity":  # as settings are written

@@ -1,53 +1,48 @@
-"""Two arms of a comparison, seed by seed: mean difference, its 95 % interval, and how often which one wins."""
+"""Two arms of a comparison, seed by seed: the mean difference, its 95 % interval, and how often which one wins."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from feddecorr.config.overrides import flatten
-from feddecorr.errors import UserError
-from feddecorr.results.contexts import Context, by_seed, chosen, context, covers, differing, is_finished
+from feddecorr.results.groups import (
+    by_seed,
+    context,
+    covers,
+    differing,
+    group_by,
+    is_finished,
+    refuse_unknown,
+    sample_runs,
+)
 from feddecorr.results.sample import CONFIDENCE, Sample
 from feddecorr.results.summary import STATISTICS, Summary
 
 
 @dataclass(frozen=True)
-class Paired:
-    """The mean of second minus first, its interval by Student's t, and in how many seeds second was larger.
+class Pair:
+    """The runs of two arms by seed; `declared` is how many seeds were planned, if that is known."""
 
-    With one seed nothing is known of the spread, and the interval is without end.
-    """
+    first: Mapping[int, Summary]
+    second: Mapping[int, Summary]
+    declared: int | None = None
 
-    mean: float
-    low: float
-    high: float
-    wins: int
-    seeds: int
-    method: str = "t"
-    confidence: float = CONFIDENCE
+    @cached_property
+    def seeds(self) -> tuple[int, ...]:
+        """The seeds that both arms have."""
+        return tuple(sorted(self.first.keys() & self.second.keys()))
 
-    @classmethod
-    def of(cls, differences: Sample) -> Paired:
-        """Take the differences by seed."""
-        return cls(differences.mean, differences.low, differences.high, differences.wins, len(differences))
+    def difference(self, of: Callable[[Summary], float | None]) -> Sample:
+        """Return a number of the second minus the same of the first, over the seeds that have both."""
+        return replace(sample_runs(self.second, of).minus(sample_runs(self.first, of)), declared=self.declared)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return it ready for JSON; ends that are not known are null."""
-        known = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return {name: value if _is_known(value) else None for name, value in known.items()}
-
-
-def _is_known(value: object) -> bool:
-    return not isinstance(value, float) or math.isfinite(value)
-
-
-def compare_pairs(first: Sequence[float], second: Sequence[float]) -> Paired:
-    """Compare values of the same seeds, in the same order."""
-    differences = [theirs - ours for ours, theirs in zip(first, second, strict=True)]
-    return Paired.of(Sample(dict(enumerate(differences))))
+    def by_statistic(self, measure: str = "accuracy") -> dict[str, Sample]:
+        """Return the differences in a measure by each of the statistics."""
+        return {name: self.difference(lambda run, name=name: run.statistic(name, measure)) for name in STATISTICS}
 
 
 @dataclass(frozen=True)
@@ -61,18 +56,29 @@ class Comparison:
     first: str
     second: str
     seeds: tuple[int, ...]
-    statistics: dict[str, Paired]
+    statistics: dict[str, Sample]
 
     def to_dict(self) -> dict[str, Any]:
         """Return it ready for JSON."""
-        found = {name: paired.to_dict() for name, paired in self.statistics.items()}
         return {
             "labels": self.labels,
             "first": self.first,
             "second": self.second,
             "seeds": list(self.seeds),
-            "statistics": found,
+            "statistics": {name: _numbers(sample) for name, sample in self.statistics.items()},
         }
+
+
+def _numbers(sample: Sample) -> dict[str, Any]:
+    """Return the numbers of a sample of differences; those that are not known are null."""
+    known = {name: getattr(sample, name) for name in ("mean", "low", "high")}
+    return {
+        **{name: value if math.isfinite(value) else None for name, value in known.items()},
+        "wins": sample.wins,
+        "seeds": len(sample),
+        "method": "t",
+        "confidence": CONFIDENCE,
+    }
 
 
 def compare_runs(
@@ -83,32 +89,30 @@ def compare_runs(
     `by` names settings to show. Nothing is pooled: every combination of other settings is a comparison of its own.
     The first of a pair is the run without any, where there is one, else the first in the order of their words.
     """
-    for name in (*by, pair):
-        if summaries and not any(covers(name, key) for run in summaries for key in flatten(run.settings)):
-            raise UserError(f"no run has a setting '{name}': choose one such as method, regularizers, partition.alpha")
-    groups: dict[Context, dict[str, list[Summary]]] = {}
-    for run in filter(is_finished, summaries):
-        groups.setdefault(context(run, [pair]), {}).setdefault(chosen(run, pair), []).append(run)
+    if summaries:
+        refuse_unknown((*by, pair), summaries)
+    groups = group_by(filter(is_finished, summaries), lambda run: context(run, [pair]))
     told = [key for key in differing(groups) if not any(covers(name, key) for name in by)]
-    return [found for arms in groups.values() for found in _compare_arms(arms, [*by, *told], measure)]
+    return [found for runs in groups.values() for found in _compare_arms(runs, [*by, *told], pair, measure)]
 
 
-def _compare_arms(arms: dict[str, list[Summary]], names: Sequence[str], measure: str) -> Iterator[Comparison]:
+def _compare_arms(runs: Sequence[Summary], names: Sequence[str], pair: str, measure: str) -> Iterator[Comparison]:
+    arms = group_by(runs, lambda run: _chosen(run, pair))
     first, *others = sorted(arms, key=lambda value: (value != "none", value))
-    base = by_seed(arms[first])
     for second in others:
-        other = by_seed(arms[second])
-        seeds = tuple(sorted(base.keys() & other.keys()))
-        if not seeds:
-            continue
-        labels = {name: chosen(base[seeds[0]], name) for name in names}
-        paired = {name: Paired.of(_differences(base, other, name, measure)) for name in STATISTICS}
-        yield Comparison(labels, first, second, seeds, paired)
+        found = Pair(by_seed(arms[first]), by_seed(arms[second]))
+        if found.seeds:
+            labels = {name: _chosen(found.first[found.seeds[0]], name) for name in names}
+            yield Comparison(labels, first, second, found.seeds, found.by_statistic(measure))
 
 
-def _differences(base: dict[int, Summary], other: dict[int, Summary], statistic: str, measure: str) -> Sample:
-    values = [
-        {seed: value for seed, run in runs.items() if (value := run.statistic(statistic, measure)) is not None}
-        for runs in (base, other)
-    ]
-    return Sample(values[1]).minus(Sample(values[0]))
+def _chosen(summary: Summary, name: str) -> str:
+    """Return what a run has for a setting, in few words: the kind's name and its options, or the value."""
+    value = summary.settings.get(name)
+    if value is None:
+        value = flatten(summary.settings).get(name, "–")
+    if not isinstance(value, Mapping):
+        return str(value)
+    kind = [str(value["name"])] if "name" in value else []
+    options = [f"{key}={option}" for key, option in flatten(value).items() if not kind or key != "name"]
+    return " ".join([*kind, *options]) or "none"

@@ -47,6 +47,12 @@ class Sample:
         """The standard deviation between seeds (with n − 1)."""
         return stdev(self.values.values()) if len(self.values) > 1 else math.nan
 
+    def text(self, digits: int) -> str:
+        """Return mean ± deviation; of one seed the mean alone, of none nothing."""
+        if not self.values:
+            return ""
+        return f"{self.mean:.{digits}f}" + (f" ± {self.deviation:.{digits}f}" if len(self) > 1 else "")
+
     @property
     def half_width(self) -> float:
         """Half the length of the interval."""

@@ -10,9 +10,8 @@ from made_up import over_seeds, summary
 
 from feddecorr.paper.claims import MEASURED, judge
 from feddecorr.paper.claims.claim import Claim, ClaimPart, correct_trials, judge_trials
-from feddecorr.paper.claims.evidence import runs_of
+from feddecorr.paper.claims.evidence import Plan, Question, runs_of
 from feddecorr.paper.claims.others import computation, proposition, theorem
-from feddecorr.paper.claims.plan import Plan, Question
 from feddecorr.paper.studies import STUDIES
 from feddecorr.results.study import Arm
 from feddecorr.results.summary import Summary

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import ttest_1samp
 
-from feddecorr.paper.claims.rules import (
+from feddecorr.paper.claims.claim import (
     POINT,
     DecisionRule,
     decide,

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from feddecorr.paper.claims import dependence, gains, ranks
+from feddecorr.paper.claims import gains, ranks
 from feddecorr.paper.claims.claim import Claim, Trial, correct_trials, judge_trials
-from feddecorr.paper.claims.evidence import Run, runs_of
+from feddecorr.paper.claims.evidence import Plan, Run, runs_of
 from feddecorr.paper.claims.others import computation, proposition, theorem
-from feddecorr.paper.claims.plan import Plan
 from feddecorr.results.summary import Summary
 
 Judge = Callable[[Sequence[Run]], list[Trial]]
@@ -29,12 +28,12 @@ MEASURED: dict[str, tuple[str, str, Judge]] = {
     ),
     "5": ("the same on FedProx, FedAvgM and MOON", "cifar10", gains.other_methods),
     "6": ("at alpha = inf FedDecorr is on par", "cifar10", gains.homogeneous),
-    "7": ("more clients, more gain", "clients", dependence.number_of_clients),
-    "8": ("insensitive to beta around 0.1", "beta", dependence.strength),
-    "9": ("FedDecorr improves for each number of local epochs", "epochs", dependence.local_epochs),
-    "10": ("DeCov and Structured-DeCov do not help, FedDecorr does", "decorrelation", dependence.other_decorrelation),
-    "11": ("wider networks gain more", "architectures", dependence.width),
-    "12": ("FedDecorr improves also with C classes per client", "classes", dependence.classes_per_client),
+    "7": ("more clients, more gain", "clients", gains.number_of_clients),
+    "8": ("insensitive to beta around 0.1", "beta", gains.strength),
+    "9": ("FedDecorr improves for each number of local epochs", "epochs", gains.local_epochs),
+    "10": ("DeCov and Structured-DeCov do not help, FedDecorr does", "decorrelation", gains.other_decorrelation),
+    "11": ("wider networks gain more", "architectures", gains.width),
+    "12": ("FedDecorr improves also with C classes per client", "classes", gains.classes_per_client),
     "13": ("fewer rounds to a given accuracy", "rounds", gains.speed),
     "15": ("the loss is stable in local training", "stability", ranks.stability),
     "F1": ("averaging lowers the rank", "averaging", ranks.averaging),

@@ -1,4 +1,9 @@
-"""A claim with its verdict, and how the parts of the evidence come to it."""
+"""A claim with its verdict: when an interval decides, and how the parts of the evidence come to a verdict.
+
+The rules were written before the runs, and docs/claims.md explains them. Every rule looks at the 95 % interval of a
+mean over seeds, and says yes, no, or that it cannot tell. Numbers are turned so that what is claimed is positive.
+Seen from the other side (numbers negated, claim reversed) each rule gives the same answer.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +15,79 @@ from functools import cached_property
 from statistics import fmean
 from typing import Any
 
-from feddecorr.paper.claims.evidence import PRIMARY, PairedRuns, Run
-from feddecorr.paper.claims.rules import FEWEST_SEEDS, LEVEL, POINT, DecisionRule, decide, holm, seeds_needed
-from feddecorr.results.contexts import context
-from feddecorr.results.sample import Sample
+from feddecorr.paper.claims.evidence import PRIMARY, PairedRuns, Run, group
+from feddecorr.results.groups import context
+from feddecorr.results.sample import Sample, half_width
+
+DecisionRule = Callable[[float, float], bool | None]
+"""From the ends of an interval: the claim is true, it is not, or nobody can tell."""
+
+FEWEST_SEEDS = 5
+MOST_SEEDS = 1000
+"""The number of seeds that would settle a question is reported up to this one."""
+
+LEVEL = 0.05
+"""The p-value, corrected for many questions, up to which a gain in accuracy counts."""
+
+POINT = 0.01
+"""A difference in accuracy that counts: one percentage point."""
+
+TENTH = math.log(1.1)
+"""A factor that counts: ten percent, as a difference of logarithms."""
+
+HALF = math.log(1.5)
+"""A jump: half as much again, as a difference of logarithms."""
+
+
+def increases(size: float) -> DecisionRule:
+    """Say yes above zero; no if an increase of that size is excluded, and zero is not."""
+    return lambda low, high: _answer(low > 0, high < size)
+
+
+def does_not_increase(size: float) -> DecisionRule:
+    """Say the opposite of `increases`."""
+    return lambda low, high: _answer(high < size and not low > 0, low > 0)
+
+
+def stays_within(margin: float) -> DecisionRule:
+    """Say yes if all of the interval is within the margin around zero; no if all of it is outside."""
+    return lambda low, high: _answer(-margin < low and high < margin, low > margin or high < -margin)
+
+
+def stays_below(limit: float) -> DecisionRule:
+    """Say yes if all of the interval is below the limit; no if all of it is above."""
+    return lambda low, high: _answer(high < limit, low > limit)
+
+
+def _answer(yes: bool, no: bool) -> bool | None:
+    return True if yes else False if no else None
+
+
+def decide(rule: DecisionRule, sample: Sample) -> bool | None:
+    """Return the rule's answer; too few seeds, or fewer than planned, cannot tell."""
+    return rule(sample.low, sample.high) if len(sample) >= FEWEST_SEEDS and sample.is_complete else None
+
+
+def seeds_needed(rule: DecisionRule, sample: Sample) -> int | None:
+    """Return how many seeds would decide if mean and deviation stayed as they are; None beyond a thousand."""
+    if len(sample) < 2:
+        return sample.declared or FEWEST_SEEDS
+    for count in range(max(FEWEST_SEEDS, sample.declared or 0), MOST_SEEDS + 1):
+        half = half_width(sample.deviation, count)
+        if rule(sample.mean - half, sample.mean + half) is not None:
+            return count
+    return None
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Return the p-values corrected for their number (Holm, 1979), in the same order."""
+    corrected = [1.0] * len(p_values)
+    largest = 0.0
+    for place, index in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        largest = max(largest, min(1.0, (len(p_values) - place) * p_values[index]))
+        corrected[index] = largest
+    return corrected
+
 
 HOLDS, PARTLY, FAILS, OPEN = "holds", "partly", "does not hold", "not measured"
 ANSWERS = {True: "true", False: "not true", None: "open"}
@@ -165,12 +239,10 @@ class Trial:
 
     def _levels(self) -> list[float]:
         """Return the mean accuracy in the last round for each setting without a regularizer."""
-        groups: dict[object, list[float]] = {}
-        for run in {id(run.summary): run for run in self.runs}.values():
-            accuracy = run.summary.statistic(PRIMARY)
-            if not run.regularizers and accuracy is not None:
-                groups.setdefault(context(run.summary), []).append(100 * accuracy)
-        return [fmean(values) for values in groups.values()]
+        plain = {id(run.summary): run for run in self.runs if not run.regularizers}
+        levels = [[run.summary.statistic(PRIMARY) for run in same] for same in group(plain.values())]
+        known = [[100 * value for value in values if value is not None] for values in levels]
+        return [fmean(values) for values in known if values]
 
     def order(self) -> tuple[Any, ...]:
         """Return what makes one setting answer and not another: seeds enough, then fidelity; never the outcome."""

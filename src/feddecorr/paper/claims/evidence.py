@@ -1,21 +1,95 @@
-"""Records as evidence: runs found by their settings, and pairs of them that differ in FedDecorr alone."""
+"""Records as evidence: the declared plan, runs found by their settings, and pairs that differ in FedDecorr alone."""
 
 from __future__ import annotations
 
 import json
 import math
+import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import date
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict, PositiveInt, ValidationError, field_validator
 
 from feddecorr.config.overrides import flatten
-from feddecorr.paper.claims.plan import Plan
-from feddecorr.results.contexts import Context, context, is_finished
+from feddecorr.errors import UserError, nearest
+from feddecorr.paper.studies import STUDIES
+from feddecorr.results.conditions import Condition, by_name
+from feddecorr.results.curves import per_round
+from feddecorr.results.groups import Context, context, experiment_context, group_by, is_finished, sample_runs
+from feddecorr.results.pairing import Pair
 from feddecorr.results.sample import Sample, fewest
-from feddecorr.results.summary import STATISTICS, Summary
+from feddecorr.results.study import Arm
+from feddecorr.results.summary import Summary
+from feddecorr.settings.flat import to_settings
+
+PLAN = "plan.toml"
+"""The name of the file, next to the records."""
+
+
+class Question(BaseModel):
+    """A study at a scale, or those of its runs that meet a condition, with the seeds from 0 on, declared on a day."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    study: str
+    scale: str
+    seeds: PositiveInt
+    declared: date
+    where: str = ""
+
+    def arms(self) -> Iterable[Arm]:
+        """Yield the runs of its first seed."""
+        wanted = Condition(self.where) if self.where else None
+        for arm in STUDIES[self.study].arms(self.scale, 1):
+            if wanted is None or wanted.holds(by_name(to_settings(arm.experiment, arm.options))):
+                yield arm
+
+    @field_validator("study")
+    @classmethod
+    def _is_ours(cls, name: str) -> str:
+        """Take this package's studies alone: a file imports nothing."""
+        if name not in STUDIES:
+            raise ValueError(f"unknown study '{name}': {nearest(name, STUDIES)}")
+        return name
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All questions, in the order in which they are to be answered."""
+
+    questions: Sequence[Question] = ()
+
+    @cached_property
+    def declared(self) -> dict[Context, int]:
+        """How many seeds each setting has: the most that a question gives it."""
+        found: dict[Context, int] = {}
+        for question in self.questions:
+            for arm in question.arms():
+                key = experiment_context(arm.experiment.content(), arm.options.rounds)
+                found[key] = max(found.get(key, 0), question.seeds)
+        return found
+
+
+def read_plan(path: Path) -> Plan:
+    """Return the plan that a file declares."""
+    try:
+        document = tomllib.loads(path.read_text())
+        unknown = document.keys() - {"question"}
+        if unknown:
+            raise UserError(f"{path}: a plan has [[question]] tables alone, not {', '.join(sorted(unknown))}")
+        return Plan([Question.model_validate(entry) for entry in document.get("question", [])])
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise UserError(f"{path} is not a plan that can be read: {error}") from error
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        raise UserError(f"{path}: {place}: {first['msg']}; a question has study, scale, seeds and declared") from error
+
 
 PRIMARY = "last"
 """The statistic that decides: the last round, the model that a user gets."""
@@ -45,6 +119,11 @@ class Run:
         return int(self.settings["seed"])
 
     @property
+    def data(self) -> str:
+        """The data set's name."""
+        return str(self.settings["data.name"])
+
+    @property
     def method(self) -> str:
         """The method's name."""
         return str(self.settings["method.name"])
@@ -72,7 +151,7 @@ class Run:
     @property
     def fidelity(self) -> tuple[float, float, float]:
         """How near it is to the paper's runs: by its network, the size of its images, and how many it trains on."""
-        side = SIDES.get(str(self.settings["data.name"]))
+        side = SIDES.get(self.data)
         size = (self.settings.get("data.size") or side) / side if side else 0.0
         return NETWORKS.get(str(self.settings["model.name"]), 1), float(size), self.work
 
@@ -84,20 +163,16 @@ class Run:
     @property
     def conditions(self) -> dict[str, str]:
         """What it learns and with which network: data set, training images, their size, and the model."""
-        name = str(self.settings["data.name"])
-        size = self.settings.get("data.size") or SIDES.get(name)
-        widths = self.settings.get("model.widths")
-        width = "-".join(map(str, widths)) if isinstance(widths, list | tuple) else self._width()
+        size = self.settings.get("data.size") or SIDES.get(self.data)
+        widths, factor = self.settings.get("model.widths"), self.settings.get("model.width")
+        width = "" if factor in (None, 1.0) else f"×{factor}"
+        width = "-".join(map(str, widths)) if isinstance(widths, list | tuple) else width
         return {
-            "data": name,
+            "data": self.data,
             "images": str(self.settings.get("data.train") or "all"),
             "size": f"{size}×{size}" if size else "–",
             "network": f"{self.settings['model.name']} {width}" if width else str(self.settings["model.name"]),
         }
-
-    def _width(self) -> str:
-        width = self.settings.get("model.width")
-        return "" if width in (None, 1.0) else f"×{width}"
 
     def describe(self, but: Sequence[str] = ()) -> str:
         """Return its other settings in words, without what a claim varies."""
@@ -131,15 +206,15 @@ def runs_of(summaries: Iterable[Summary], plan: Plan | None = None) -> list[Run]
     return [run for run in runs if not run.declared or run.seed < run.declared]
 
 
-Key = tuple[Context, str]
-
-
 def group(runs: Iterable[Run], but: Sequence[str] = ()) -> list[list[Run]]:
     """Return runs that agree in all settings but these (and the seed)."""
-    groups: dict[Context, list[Run]] = {}
-    for run in runs:
-        groups.setdefault(context(run.summary, but), []).append(run)
-    return list(groups.values())
+    return list(group_by(runs, lambda run: context(run.summary, but)).values())
+
+
+def sample(runs: Mapping[int, Run], of: Callable[[Summary], float | None]) -> Sample:
+    """Return a number of each run that has it, by seed."""
+    found = sample_runs({seed: run.summary for seed, run in runs.items()}, of)
+    return replace(found, declared=fewest(run.declared for run in runs.values()))
 
 
 @dataclass(frozen=True)
@@ -159,25 +234,31 @@ class PairedRuns:
         """All of them."""
         return [*self.without.values(), *self.decorrelated.values()]
 
+    @cached_property
+    def pair(self) -> Pair:
+        """Both arms, to take differences of."""
+        arms = [{seed: run.summary for seed, run in arm.items()} for arm in (self.without, self.decorrelated)]
+        return Pair(*arms, fewest(run.declared for run in self.runs))
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """FedDecorr's options."""
+        return self.run.regularizers["feddecorr"]
+
     @property
     def strength(self) -> str:
         """FedDecorr's options, as text."""
-        return json.dumps(self.run.regularizers["feddecorr"], sort_keys=True)
+        return json.dumps(self.options, sort_keys=True)
 
     @property
     def is_papers(self) -> bool:
         """Whether the loss is as strong as in the paper's runs: 0.1, or 0.05 on CIFAR-100, as its code scales it."""
-        options = self.run.regularizers["feddecorr"]
-        betas = (0.1, 0.05) if self.run.settings["data.name"] == "cifar100" else (0.1,)
-        return options["normalization"] == "released" and options["beta"] in betas
-
-    def difference(self, of: Callable[[Summary], float | None]) -> Sample:
-        """Return a number with FedDecorr minus the same without, over the seeds that have both."""
-        return sample(self.decorrelated, of).minus(sample(self.without, of))
+        betas = (0.1, 0.05) if self.run.data == "cifar100" else (0.1,)
+        return self.options["normalization"] == "released" and self.options["beta"] in betas
 
     def gains(self) -> dict[str, Sample]:
         """Return the differences in accuracy, by statistic."""
-        return {name: self.difference(_statistic(name)) for name in STATISTICS}
+        return self.pair.by_statistic()
 
     @property
     def key(self) -> str:
@@ -186,30 +267,13 @@ class PairedRuns:
 
     def gain_by_round(self) -> dict[int, Sample]:
         """Return the paired differences in accuracy by evaluated round, of the rounds that all seeds of both have."""
-        seeds = sorted(self.without.keys() & self.decorrelated.keys())
-        arms = [[_accuracies(arm[seed].summary) for seed in seeds] for arm in (self.without, self.decorrelated)]
-        rounds = sorted(set.intersection(*(set(curve) for arm in arms for curve in arm)))
-        return {
-            number: Sample(
-                {seed: after[number] - before[number] for seed, before, after in zip(seeds, *arms, strict=True)}
-            )
-            for number in rounds
-        }
-
-
-def _accuracies(summary: Summary) -> dict[int, float]:
-    return {int(line["round"]): float(line["model"]["accuracy"]) for line in summary.rounds if line["model"]}
-
-
-def _statistic(name: str) -> Callable[[Summary], float | None]:
-    return lambda summary: summary.statistic(name)
-
-
-def sample(runs: Mapping[int, Run], of: Callable[[Summary], float | None]) -> Sample:
-    """Return a number of each run that has it, by seed."""
-    found = {seed: of(run.summary) for seed, run in runs.items()}
-    known = {seed: value for seed, value in found.items() if value is not None}
-    return Sample(known, fewest(run.declared for run in runs.values()))
+        read = per_round("accuracy")
+        arms = [{seed: read(arm[seed]) for seed in self.pair.seeds} for arm in (self.pair.first, self.pair.second)]
+        rounds = sorted(set.intersection(*(set(curve) for arm in arms for curve in arm.values())))
+        before, after = (
+            {number: Sample({seed: curve[number] for seed, curve in arm.items()}) for number in rounds} for arm in arms
+        )
+        return {int(number): after[number].minus(before[number]) for number in rounds}
 
 
 def paired_runs(runs: Iterable[Run], method: str = "fedavg") -> list[PairedRuns]:
@@ -217,20 +281,16 @@ def paired_runs(runs: Iterable[Run], method: str = "fedavg") -> list[PairedRuns]
     found = []
     for equal in group([run for run in runs if run.method == method], but=["regularizers"]):
         without = {run.seed: run for run in equal if not run.regularizers}
-        strengths: dict[str, dict[int, Run]] = {}
-        for run in equal:
-            if set(run.regularizers) == {"feddecorr"}:
-                strengths.setdefault(json.dumps(run.regularizers, sort_keys=True), {})[run.seed] = run
-        found += [PairedRuns(without, arm) for arm in strengths.values() if without.keys() & arm.keys()]
+        decorrelated = [run for run in equal if set(run.regularizers) == {"feddecorr"}]
+        arms = [{run.seed: run for run in same} for same in group(decorrelated)]
+        found += [PairedRuns(without, arm) for arm in arms if without.keys() & arm.keys()]
     return found
 
 
 def group_pairs(found: Iterable[PairedRuns], but: Sequence[str]) -> list[list[PairedRuns]]:
     """Return pairs that agree in FedDecorr's strength and in all settings but these."""
-    groups: dict[Key, list[PairedRuns]] = {}
-    for pair in found:
-        groups.setdefault((context(pair.run.summary, ["regularizers", *but]), pair.strength), []).append(pair)
-    return list(groups.values())
+    left_out = ["regularizers", *but]
+    return list(group_by(found, lambda pair: (context(pair.run.summary, left_out), pair.strength)).values())
 
 
 def change(points: Sequence[tuple[float, Sample]]) -> Sample:

@@ -8,11 +8,10 @@ from itertools import pairwise
 from statistics import fmean
 
 from feddecorr.collapse.spectrum import logarithms
-from feddecorr.paper.claims.claim import PERCENT, ClaimPart, Trial
+from feddecorr.paper.claims.claim import HALF, PERCENT, TENTH, ClaimPart, Trial, increases, stays_below
 from feddecorr.paper.claims.evidence import PRIMARY, Run, group, group_pairs, paired_runs, sample
 from feddecorr.paper.claims.gains import by_alpha, pair_trial
-from feddecorr.paper.claims.rules import HALF, TENTH, increases, stays_below
-from feddecorr.results.local_models import change_by_averaging, local_spectra, local_values
+from feddecorr.results.curves import change_by_averaging, local_spectra, local_values
 from feddecorr.results.summary import Summary
 
 STRONGEST = (0.01, 0.05)
@@ -103,7 +102,7 @@ def tail_of_spectra(runs: Sequence[Run]) -> list[Trial]:
     for found in group_pairs(paired_runs(runs), ["partition.alpha"]):
         known = {alpha: pair for alpha, pair in by_alpha(found).items() if alpha in STRONGEST}
         parts = [
-            ClaimPart(f"rise of the {name} tail at alpha {alpha}", pair.difference(of), increases(TENTH), PERCENT)
+            ClaimPart(f"rise of the {name} tail at alpha {alpha}", pair.pair.difference(of), increases(TENTH), PERCENT)
             for alpha, pair in sorted(known.items())
             for name, of in (("global", global_tail), ("local", local_tail))
         ]

@@ -13,7 +13,7 @@ from feddecorr.errors import UserError
 
 if TYPE_CHECKING:
     from feddecorr.paper.claims.claim import Claim
-    from feddecorr.paper.claims.plan import Plan
+    from feddecorr.paper.claims.evidence import Plan
 
 
 CONDITIONS = {"data": "data", "images": "images", "size": "size", "network": "network", "accuracy": "accuracy (%)"}
@@ -105,7 +105,7 @@ def _seeds(claim: Claim) -> str:
 
 def _declared(paths: list[Path]) -> Plan | None:
     """Return the plan that lies in a folder of records, if there is one."""
-    from feddecorr.paper.claims.plan import PLAN, read_plan  # noqa: PLC0415 - PyTorch is loaded when it is needed
+    from feddecorr.paper.claims.evidence import PLAN, read_plan  # noqa: PLC0415 - PyTorch is loaded when it is needed
 
     files = [path / PLAN for path in paths if (path / PLAN).is_file()]
     if len(files) > 1:

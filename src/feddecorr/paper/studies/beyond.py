@@ -10,8 +10,8 @@ from feddecorr.paper.figures import all_client_spectra, over, per_round, spectra
 from feddecorr.paper.grid import Grid, GridResults
 from feddecorr.paper.studies.accuracy import BOTH
 from feddecorr.paper.tables import Columns, accuracy, dimensions, gains, measured, ranks, tabulate
-from feddecorr.results.cells import MISSING, Cell
-from feddecorr.results.local_models import change_by_averaging, typical_local_ranks
+from feddecorr.results.curves import change_by_averaging, typical_local_ranks
+from feddecorr.results.groups import MISSING, Cell
 from feddecorr.results.sample import Sample
 from feddecorr.results.study import Finding
 from feddecorr.results.summary import Summary

@@ -9,14 +9,13 @@ from pathlib import Path
 
 import plotly.graph_objects as go
 
-from feddecorr.paper.figures import all_client_spectra, client_spectra, spectra
+from feddecorr.paper.figures import all_client_spectra, client_spectra, figure, spectra
 from feddecorr.paper.grid import Grid, GridResults
 from feddecorr.paper.studies.accuracy import BOTH
 from feddecorr.paper.tables import ranks
-from feddecorr.report import figures
 from feddecorr.report.diagnosis_page import sphere
-from feddecorr.results.cells import MISSING, Cell
-from feddecorr.results.curves import Band
+from feddecorr.report.picture import Series
+from feddecorr.results.groups import MISSING, Cell
 from feddecorr.results.study import Figure, Finding, Labels, Table
 from feddecorr.results.summary import Summary
 from feddecorr.runs.diagnosis import Wanted, examine
@@ -154,10 +153,10 @@ def draw_clients(results: GridResults) -> list[Finding]:
     rows = []
     for cell in results.cells:
         first = term_by_epoch(next(iter(cell.runs.values()))) if cell.runs else {}
-        lines = {f"client {client}": _line(values) for client, values in first.items()}
+        lines = [Series(range(1, len(each) + 1), each, name=f"client {client}") for client, each in first.items()]
         note = "" if lines else "Missing: no run has recorded its terms by local epoch."
-        draw = partial(figures.bands, lines, "local epoch", "β · L_FedDecorr")
-        found.append(Figure(f"First seed: alpha {cell.labels['alpha']}", draw, note))
+        axes = ("local epoch", "β · L_FedDecorr")
+        found.append(figure(f"First seed: alpha {cell.labels['alpha']}", axes, lines, note))
         rows += _rows(cell)
     headings = ["data", "alpha", "seed", "client", "first epoch", "last epoch", "largest rise"]
     return [*found, Table("First and last epoch by client", headings, rows, results.note)]
@@ -166,10 +165,6 @@ def draw_clients(results: GridResults) -> list[Finding]:
 def largest_rise(values: list[float]) -> float:
     """Return the largest factor from one epoch to the next."""
     return max((after / before for before, after in pairwise(values)), default=1.0)
-
-
-def _line(values: list[float]) -> Band:
-    return list(range(1, len(values) + 1)), values, [0.0] * len(values)
 
 
 def _rows(cell: Cell) -> list[list[str]]:

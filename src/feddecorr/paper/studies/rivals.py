@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from functools import partial
 from statistics import fmean
 
 from feddecorr.methods import METHODS
+from feddecorr.paper.figures import figure
 from feddecorr.paper.grid import Grid, GridResults
 from feddecorr.paper.studies.accuracy import ALL_DATA, BOTH, decorrelates_fedavg_alone
 from feddecorr.paper.tables import Columns, gains, measured, tabulate
 from feddecorr.paper.values import named, published
-from feddecorr.report import figures
-from feddecorr.results.cells import NOT_MEASURED, Cell, split_by
-from feddecorr.results.curves import Band
-from feddecorr.results.local_models import local_ranks
+from feddecorr.report.picture import Series
+from feddecorr.results.curves import local_ranks
+from feddecorr.results.groups import NOT_MEASURED, Cell, split_by
 from feddecorr.results.sample import Sample
-from feddecorr.results.study import Figure, Finding, Labels
+from feddecorr.results.study import Finding, Labels
 from feddecorr.results.summary import STATISTICS
 
 
@@ -117,17 +116,17 @@ def rank_and_accuracy(results: GridResults) -> list[Finding]:
     found: list[Finding] = []
     for title, cells in split_by(results.cells, ("data", "alpha", "regularizer")):
         points = {cell.name(("method", "head")): _point(cell) for cell in cells}
-        known = {name: point for name, point in points.items() if point[0]}
-        draw = partial(figures.bands, known, "effective rank of the global model", "accuracy, mean of the last ten")
-        absent = [name for name in points if name not in known]
+        known = [Series([point[0]], [point[1]], name=name) for name, point in points.items() if point]
+        absent = [name for name, point in points.items() if not point]
         note = f"Missing, or with too few rounds: {', '.join(absent)}." if absent else "Means over seeds."
-        found.append(Figure(f"Rank and accuracy: {title}", draw, note))
+        axes = ("effective rank of the global model", "accuracy, mean of the last ten")
+        found.append(figure(f"Rank and accuracy: {title}", axes, known, note))
     return found
 
 
-def _point(cell: Cell) -> Band:
+def _point(cell: Cell) -> tuple[float, float] | None:
     rank, right = cell.sample("last", "effective_rank"), cell.sample("last_ten")
-    return ([rank.mean], [right.mean], [0.0]) if rank.values and right.values else ([], [], [])
+    return (rank.mean, right.mean) if rank.values and right.values else None
 
 
 def _is_plain(labels: Labels) -> bool:

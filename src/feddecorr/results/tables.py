@@ -1,0 +1,228 @@
+"""Any runs as tables: for a paper, mean ± deviation over seeds, the best marked; for pandas, a row for each round."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from feddecorr.config.overrides import flatten
+from feddecorr.core.escaping import csv_cell, latex, markdown
+from feddecorr.core.files import write_bytes
+from feddecorr.data.formats.tables import pandas_library
+from feddecorr.errors import UserError
+from feddecorr.results.groups import NOT_MEASURED, group_runs, short_name
+from feddecorr.results.sample import Sample
+from feddecorr.results.summary import STATISTICS, Summary, read_summaries
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FACTORS = {"accuracy": (100.0, 2)}
+"""Measures that are shown in percent, and their digits."""
+
+DIGITS = 2
+
+
+@dataclass(frozen=True)
+class TableEntry:
+    """A number of a table: of no seed at all where it was not measured."""
+
+    sample: Sample
+    digits: int
+    best: bool = False
+
+    @property
+    def text(self) -> str:
+        """Mean ± deviation over the seeds."""
+        return self.sample.text(self.digits) or NOT_MEASURED
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it ready for JSON."""
+        return {
+            "mean": self.sample.mean if self.sample.values else None,
+            "deviation": self.sample.deviation if len(self.sample) > 1 else None,
+            "seeds": len(self.sample),
+            "best": self.best,
+        }
+
+
+@dataclass(frozen=True)
+class ResultTable:
+    """Rows of labels and entries."""
+
+    labels: Sequence[str]
+    columns: Sequence[str]
+    rows: Sequence[tuple[Sequence[str], Sequence[TableEntry]]]
+
+    @property
+    def headings(self) -> list[str]:
+        """The names of all columns."""
+        return [*self.labels, *self.columns]
+
+    def to_dict(self) -> list[dict[str, Any]]:
+        """Return it ready for JSON, a mapping for each row."""
+        return [
+            {
+                **dict(zip(self.labels, labels, strict=True)),
+                "values": {name: entry.to_dict() for name, entry in zip(self.columns, entries, strict=True)},
+            }
+            for labels, entries in self.rows
+        ]
+
+
+def tabulate(
+    summaries: Sequence[Summary],
+    *,
+    by: Sequence[str] = (),
+    columns: str | None = None,
+    measure: str = "accuracy",
+    statistic: str = "last",
+) -> ResultTable:
+    """Group runs by what differs between them, and show a measure; the largest mean of each column is the best.
+
+    Without `columns`, these are the three statistics: last round, mean of the last ten, best. With a setting, they
+    are its values, and show one statistic.
+    """
+    if statistic not in STATISTICS:
+        raise UserError(f"the statistic is one of {', '.join(STATISTICS)}, not '{statistic}'")
+    factor, digits = FACTORS.get(measure, (1.0, DIGITS))
+    cells = group_runs(summaries, [*by, *([columns] if columns else [])])
+    settings = [name for name in cells[0].labels if name != columns]
+    rows: dict[tuple[str, ...], dict[str, Sample]] = {}
+    for cell in cells:
+        found = rows.setdefault(tuple(str(cell.labels[name]) for name in settings), {})
+        shown = {cell.name([columns]): statistic} if columns else {text: name for name, text in STATISTICS.items()}
+        found |= {column: cell.sample(name, measure).times(factor) for column, name in shown.items()}
+    known = [(name, sample.mean) for row in rows.values() for name, sample in row.items() if sample.values]
+    if not known:
+        raise UserError(f"no run has measured '{measure}': choose one such as accuracy, loss, effective_rank")
+    names = list(dict.fromkeys(column for row in rows.values() for column in row))
+    best = {name: max((mean for each, mean in known if each == name), default=None) for name in names}
+
+    def entry(name: str, sample: Sample) -> TableEntry:
+        return TableEntry(sample, digits, best=bool(sample.values) and sample.mean == best[name])
+
+    entries = [(labels, [entry(name, row.get(name, Sample({}))) for name in names]) for labels, row in rows.items()]
+    return ResultTable([short_name(name) for name in settings], names, entries)
+
+
+def to_text(table: ResultTable) -> list[list[str]]:
+    """Return the rows as plain words; the best has an asterisk."""
+    return [[*labels, *(each.text + "*" * each.best for each in entries)] for labels, entries in table.rows]
+
+
+def to_markdown(table: ResultTable) -> str:
+    """Return the table in Markdown."""
+
+    def cell(entry: TableEntry) -> str:
+        return f"**{entry.text}**" if entry.best else entry.text
+
+    lines = [list(map(markdown, table.headings)), ["---"] * len(table.labels) + ["---:"] * len(table.columns)]
+    lines += [[*map(markdown, labels), *map(cell, entries)] for labels, entries in table.rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def to_latex(table: ResultTable) -> str:
+    """Return the table in LaTeX, for the package booktabs."""
+
+    def cell(entry: TableEntry) -> str:
+        if not entry.sample.values:
+            return "--"
+        mean, *deviation = entry.text.split(" ± ")
+        return "$" + r" \pm ".join([rf"\mathbf{{{mean}}}" if entry.best else mean, *deviation]) + "$"
+
+    lines = [
+        rf"\begin{{tabular}}{{{'l' * len(table.labels)}{'r' * len(table.columns)}}}",
+        r"\toprule",
+        rf"{' & '.join(map(latex, table.headings))} \\",
+        r"\midrule",
+        *(rf"{' & '.join([*map(latex, labels), *map(cell, entries)])} \\" for labels, entries in table.rows),
+        r"\bottomrule",
+        r"\end{tabular}",
+    ]
+    return "\n".join(lines)
+
+
+def to_csv(table: ResultTable) -> str:
+    """Return the table as CSV, with mean, deviation and the number of seeds in columns of their own."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    parts = [f"{name} {part}" for name in table.columns for part in ("mean", "deviation", "seeds")]
+    writer.writerow(map(csv_cell, [*table.labels, *parts]))
+    for labels, entries in table.rows:
+        numbers: list[object] = []
+        for entry in entries:
+            mean, _, deviation = entry.sample.text(entry.digits).partition(" ± ")
+            numbers += [mean, deviation, len(entry.sample)]
+        writer.writerow([*map(csv_cell, labels), *numbers])
+    return stream.getvalue().rstrip("\n")
+
+
+FORMATS: dict[str, Callable[[ResultTable], str]] = {"markdown": to_markdown, "latex": to_latex, "csv": to_csv}
+"""How a table can be written, besides plain text."""
+
+ENDINGS = (".parquet", ".csv")
+"""Files that rounds are written to."""
+
+
+def load_runs(*sources: str | Path) -> pd.DataFrame:
+    """Return the finished rounds of runs, folders of runs and records (.jsonl) as a table, one row a round.
+
+    `run` is the run's digest; `setting.NAME` are its settings by their dotted names, the same in each of its rows;
+    `term.NAME` are the terms of the local objective; all other columns are measures of the global model by their
+    names, empty where it was not evaluated.
+    """
+    library = pandas_library()
+    summaries = read_summaries([Path(source) for source in sources])
+    table: pd.DataFrame = library.DataFrame([row for summary in summaries for row in _rows(summary)])
+    for name in table.columns:
+        known = table[name].dropna()
+        if known.map(lambda value: isinstance(value, str)).nunique() > 1:  # a column of a file has one type
+            table[name] = known.map(str)
+    return table
+
+
+def write_table(table: pd.DataFrame, path: Path) -> None:
+    """Write the table in the format of the file's ending, in one step."""
+    refuse_ending(path)
+    content = _to_csv(table) if path.suffix == ".csv" else table.to_parquet(None, index=False)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_bytes(path, content)
+
+
+def _to_csv(table: pd.DataFrame) -> bytes:
+    return bytes(table.map(csv_cell).rename(columns=csv_cell).to_csv(index=False).encode())
+
+
+def refuse_ending(path: Path) -> None:
+    """Refuse, before any work, a file that cannot be written."""
+    if path.suffix not in ENDINGS:
+        raise UserError(f"{path}: a table ends in {' or '.join(ENDINGS)}, not in '{path.suffix}'")
+
+
+def _rows(summary: Summary) -> list[dict[str, Any]]:
+    settings = {f"setting.{key}": _cell(value) for key, value in flatten(summary.settings).items()}
+    return [
+        {
+            "run": summary.digest,
+            "round": line["round"],
+            "seconds": line["seconds"],
+            "missing": len(line["missing"]),
+            **(line["model"] or {}),
+            **{f"term.{name}": value for name, value in line["terms"].items()},
+            **settings,
+        }
+        for line in summary.rounds
+    ]
+
+
+def _cell(value: Any) -> Any:
+    """Return a value that a column can hold: lists and empty tables become words."""
+    if value == "Infinity":  # as settings are written
+        return math.inf
+    return value if isinstance(value, str | int | float | None) else str(value)
