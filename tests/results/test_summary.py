@@ -17,8 +17,6 @@ from feddecorr.core.trust import CLOSED
 from feddecorr.errors import UserError
 from feddecorr.paper.claims.evidence import runs_of
 from feddecorr.report.run_figures import FIGURES, FigureData
-from feddecorr.results.frames import load_runs
-from feddecorr.results.result_tables import tabulate
 from feddecorr.results.summary import STATISTICS, Summary, read_summaries, write_summaries
 from feddecorr.results.tables import load_runs, tabulate
 from feddecorr.runs.directory import RunDirectory

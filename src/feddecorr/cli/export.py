@@ -61,7 +61,7 @@ def export(
 
 
 def _table(sources: list[Path], out: Path) -> Path:
-    from feddecorr.results.frames import load_runs, refuse_ending, write_table
+    from feddecorr.results.tables import load_runs, refuse_ending, write_table
 
     refuse_ending(out)
     table = load_runs(*sources)

@@ -155,7 +155,7 @@ def table(  # noqa: PLR0913, PLR0917 - one parameter for each option of the comm
 
         feddecorr table results/small.jsonl --where 'method = fedavg' --measure effective_rank
     """
-    from feddecorr.results.result_tables import FORMATS, tabulate, to_text
+    from feddecorr.results.tables import FORMATS, tabulate, to_text
 
     if format is not None and format not in FORMATS:
         raise UserError(f"--format is one of {', '.join(FORMATS)}: {nearest(format, FORMATS)}")

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from feddecorr.config.overrides import flatten
-from feddecorr.core.escaping import csv_cell, latex, markdown
 from feddecorr.core.files import write_bytes
-from feddecorr.data.formats.tables import pandas_library
+from feddecorr.core.text import csv_cell, latex, markdown
+from feddecorr.data.tables import pandas_library
 from feddecorr.errors import UserError
 from feddecorr.results.groups import NOT_MEASURED, group_runs, short_name
 from feddecorr.results.sample import Sample

@@ -15,9 +15,9 @@ from feddecorr.core.registry import Config, explain
 from feddecorr.core.trust import Trust
 from feddecorr.errors import UserError, nearest
 from feddecorr.report.figures import over_rounds
-from feddecorr.results.cells import Cell, gather
 from feddecorr.results.conditions import Condition, by_name
 from feddecorr.results.curves import band, per_round
+from feddecorr.results.groups import Cell, gather
 from feddecorr.results.study import Arm, Figure, Finding, Labels, Result, Study, Table
 from feddecorr.results.summary import STATISTICS
 from feddecorr.settings.flat import overrides, parse_settings, text, to_settings
