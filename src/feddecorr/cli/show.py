@@ -208,9 +208,9 @@ def _rows(comparison: Comparison, labels: list[str]) -> list[list[str]]:
         [
             *who,
             name.replace("_", " "),
-            number(paired.mean if paired.seeds else None),
-            f"{paired.low:+.4f} … {paired.high:+.4f}" if paired.seeds > 1 else number(None),
-            f"{paired.wins} of {paired.seeds}",
+            number(paired.mean if paired.values else None),
+            f"{paired.low:+.4f} … {paired.high:+.4f}" if len(paired) > 1 else number(None),
+            f"{paired.wins} of {len(paired)}",
         ]
         for name, paired in comparison.statistics.items()
     ]

@@ -80,7 +80,7 @@ def _known(groups: Mapping[str, Sequence[curves.Points]]) -> list[Series]:
 
 def _name_line(cell: Cell, data: FigureData) -> str:
     """Name a line; where nothing differs, after the method and its regularizers."""
-    if name := name_cell(cell, [name for name in cell.labels if name not in data.panels]):
+    if name := cell.name([name for name in cell.labels if name not in data.panels]):
         return name
     run = next(iter(cell.runs.values()))
     if not run.is_known:
@@ -127,7 +127,7 @@ def _over_beta(data: FigureData) -> Picture:
             found = [run.statistic("last_ten") or run.statistic("last") for run in cell.runs.values()]
             values = [100 * value for value in found if value is not None]
             if beta is not None and values:
-                line = lines.setdefault(name_cell(cell, rest) or "accuracy", {})
+                line = lines.setdefault(cell.name(rest) or "accuracy", {})
                 line[beta] = line.get(beta, []) + values
         panels.append(Panel(title, [_line(name, line) for name, line in lines.items()]))
     if len({x for panel in panels for line in panel.series for x in line.x}) < 2:
@@ -162,7 +162,7 @@ def _labels(data: FigureData) -> Picture:
             raise UserError(f"{run.path}: the server does not know which client holds which labels")
         table = counts.table().T.astype(np.float64)
         names = [str(client) for client in range(counts.clients)], [str(name) for name in run.federation().classes]
-        panels.setdefault(table.tobytes(), Panel(name_cell(cell, _of_data(cell)), matrix=table, names=names))
+        panels.setdefault(table.tobytes(), Panel(cell.name(_of_data(cell)), matrix=table, names=names))
     return _picture("labels", ("client", "class"), list(panels.values()))
 
 

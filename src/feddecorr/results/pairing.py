@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import methodcaller
 from typing import Any
 
 from feddecorr.config.overrides import flatten
@@ -42,7 +43,7 @@ class Pair:
 
     def by_statistic(self, measure: str = "accuracy") -> dict[str, Sample]:
         """Return the differences in a measure by each of the statistics."""
-        return {name: self.difference(lambda run, name=name: run.statistic(name, measure)) for name in STATISTICS}
+        return {name: self.difference(methodcaller("statistic", name, measure)) for name in STATISTICS}
 
 
 @dataclass(frozen=True)

@@ -237,8 +237,8 @@ class PairedRuns:
     @cached_property
     def pair(self) -> Pair:
         """Both arms, to take differences of."""
-        arms = [{seed: run.summary for seed, run in arm.items()} for arm in (self.without, self.decorrelated)]
-        return Pair(*arms, fewest(run.declared for run in self.runs))
+        first, second = ({seed: run.summary for seed, run in arm.items()} for arm in (self.without, self.decorrelated))
+        return Pair(first, second, fewest(run.declared for run in self.runs))
 
     @property
     def options(self) -> Mapping[str, Any]:
