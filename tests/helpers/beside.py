@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 
 import torch
 from small import simulate
@@ -66,10 +67,14 @@ class Neighbours:
             trained[client] = outcome
         return trained
 
+    @cached_property
+    def _group(self) -> ClientGroup:
+        return ClientGroup(self._client)
+
     def outcomes(self, clients: Sequence[int]) -> dict[int, Outcome]:
         """Train side by side, whatever comes of it."""
         held = [(self.simulation.shards[client], self._memories[client], NO_OUT_BUFFERS) for client in clients]
-        return ClientGroup(self._client)(self._sent, held)
+        return self._group(self._sent, held)
 
 
 def gap(one: Trained, other: Trained) -> float:
