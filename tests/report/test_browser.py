@@ -28,10 +28,10 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "report.html"
 
 
-@pytest.fixture
+@pytest.fixture(scope="module", params=[{}], ids=["wide"])
 def opened(browser: Browser, report: Path, request: pytest.FixtureRequest) -> Iterator[Page]:
-    """Open the report without a network; whatever the console says of errors fails the test."""
-    with faultless_page(browser, offline=True, **getattr(request, "param", {})) as page:
+    """Open the report without a network; whatever the console says of errors fails the last test that looks at it."""
+    with faultless_page(browser, offline=True, **request.param) as page:
         page.goto(report.as_uri())
         page.wait_for_function("document.querySelectorAll('.main-svg').length > 0")
         yield page
@@ -83,7 +83,7 @@ def test_hovering_shows_values(opened: Page) -> None:
     assert opened.locator(".hoverlayer").nth(1).locator("text").count() > 0
 
 
-@pytest.mark.parametrize("opened", [{"viewport": PHONE}], indirect=True)
+@pytest.mark.parametrize("opened", [{"viewport": PHONE}], indirect=True, ids=["phone"])
 def test_at_the_width_of_a_phone_nothing_is_cut_off(opened: Page) -> None:
     """The page does not scroll sideways: wide tables do so by themselves."""
     assert opened.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
@@ -101,7 +101,7 @@ def _brightness(page: Page) -> tuple[float, float]:
     return paper, ink
 
 
-@pytest.mark.parametrize("opened", [{"color_scheme": "dark"}], indirect=True)
+@pytest.mark.parametrize("opened", [{"color_scheme": "dark"}], indirect=True, ids=["dark"])
 def test_it_is_dark_when_the_system_is_and_follows_when_that_changes(opened: Page) -> None:
     paper, ink = _brightness(opened)
     assert paper < 60
@@ -113,19 +113,26 @@ def test_it_is_dark_when_the_system_is_and_follows_when_that_changes(opened: Pag
     assert ink < 60
 
 
-@pytest.mark.parametrize("text", HOSTILE)
-def test_a_name_is_drawn_as_it_is_and_is_no_link(browser: Browser, tmp_path: Path, text: str) -> None:
-    """As a line's name, as a class along an axis, and in a table."""
-    figure = figures.bands({text: ([1, 2], [0.0, 1.0], [0.1, 0.1]), "other": ([1, 2], [1.0, 0.0], [0, 0])}, "x", "y")
-    shades = figures.heatmap([[1.0, 2.0]], ("class", [text, "other"]), ("y", ["row"]))
-    rows = [Section("Figures", text, figures={"lines": figure, "shades": shades}), Section(text, "", headings=[text])]
-    write_page(tmp_path / "page.html", text, text, rows, switches=[text, "other"])
+def test_names_are_drawn_as_they_are_and_are_no_links(browser: Browser, tmp_path: Path) -> None:
+    """As a line's name, as a class along an axis, in tables, headings and text."""
+    names = [*HOSTILE, "other"]
+    lines = figures.bands({name: ([1, 2], [0.0, 1.0], [0.1, 0.1]) for name in names}, "x", "y")
+    shades = figures.heatmap([[1.0] * len(names)], ("class", names), ("y", ["row"]))
+    shades.update_xaxes(dtick=1)  # every one has room
+    texts = [Section(text, text, headings=[text], rows=[[text]]) for text in HOSTILE]
+    everything = " ".join(HOSTILE)
+    sections = [Section("Figures", everything, figures={"lines": lines, "shades": shades}), *texts]
+    write_page(tmp_path / "page.html", everything, everything, sections, switches=names)
     with faultless_page(browser, offline=True) as page:
         page.goto((tmp_path / "page.html").as_uri())
-        page.wait_for_function("document.querySelectorAll('.main-svg').length > 2")
+        page.wait_for_function(DRAWN)
         assert page.locator("svg a, main a").count() == 0
-        drawn = [each.replace("\xa0", " ") for each in page.locator(".legendtext, .xtick text").all_text_contents()]
-        shown = " ".join(one_line(text).split())
-        assert [" ".join(each.split()) for each in drawn].count(shown) == 2
-        page.locator("fieldset input").first.uncheck()
-        assert page.locator(".scatterlayer .trace").count() == 1
+        assert page.locator("section").count() == len(sections)
+        shown = [" ".join(one_line(name).split()) for name in names]
+        for place in (".legendtext", ".xaxislayer-above .xtick text"):
+            drawn = page.locator(place).all_text_contents()
+            assert [" ".join(each.split()) for each in drawn][-len(names) :] == shown
+        for place, name in enumerate(HOSTILE):
+            page.locator("fieldset input").nth(place).uncheck()
+            left = len(HOSTILE) - place
+            assert page.locator(".scatterlayer .trace").count() == 3 * left, name  # a line and the edges of its band

@@ -7,6 +7,7 @@ import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache, cached_property
 from itertools import product, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,11 +40,12 @@ class Section:
     figures: Mapping[str, go.Figure] = field(default_factory=dict)
     blocks: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def drawings(self) -> list[tuple[str, str]]:
         """All figures as JSON, which no text in them can end early, with their titles."""
         drawn = [*([] if self.figure is None else [("", self.figure)]), *self.figures.items()]
-        return [(title, to_json(_plain(figure.to_plotly_json())).replace("<", "\\u003c")) for title, figure in drawn]
+        plain = [(title, _plain(figure.to_plotly_json())) for title, figure in drawn]
+        return [(title, to_json(figure, validate=False).replace("<", "\\u003c")) for title, figure in plain]
 
 
 OURS = ("template", "hovertemplate", "texttemplate")
@@ -72,12 +74,19 @@ def render_page(
     title: str, lead: str, sections: Sequence[Section], *, switches: Sequence[str] = (), live: str = ""
 ) -> str:
     """Return the page; a `live` one, of that ETag, loads plotly and every change from its server."""
-    templates = Environment(
+    plotly = "" if live else _plotly()
+    page = _templates().get_template("page.html")
+    return page.render(title=title, lead=lead, sections=sections, switches=switches, plotly=plotly, live=live)
+
+
+_plotly = cache(get_plotlyjs)
+
+
+@cache
+def _templates() -> Environment:
+    return Environment(
         loader=PackageLoader("feddecorr.report"), autoescape=True, undefined=StrictUndefined, finalize=_seen
     )
-    plotly = "" if live else get_plotlyjs()
-    page = templates.get_template("page.html")
-    return page.render(title=title, lead=lead, sections=sections, switches=switches, plotly=plotly, live=live)
 
 
 def _seen(value: Any) -> Any:

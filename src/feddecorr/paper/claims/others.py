@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -88,6 +89,7 @@ def computation(number: str, sentence: str, costs: Sequence[CostRecord]) -> Clai
     )
 
 
+@cache
 def theorem(number: str, sentence: str) -> Claim:
     """Judge 16 on flows from starts for which both assumptions hold, with two and three layers, three seeds each."""
     options = {"dim": 10, "classes": 5, "samples": 50, "points": 11}
