@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,10 +11,7 @@ from feddecorr.config.overrides import flatten
 from feddecorr.errors import UserError
 from feddecorr.results.sample import Sample
 from feddecorr.results.study import Label, Labels, Result
-from feddecorr.results.summary import Summary
-
-Context = tuple[tuple[str, str], ...]
-"""Settings with dotted keys and their values as text; runs with the same context can be compared."""
+from feddecorr.results.summary import Context, Summary
 
 LENGTH = ("rounds", "training.schedule.over")
 """How long a run is: its rounds, and those over which its learning rate falls."""
@@ -94,17 +90,10 @@ def covers(name: str, key: str) -> bool:
 
 def context(summary: Summary, but: Sequence[str] = ()) -> Context:
     """Return the experiment of a run and its number of rounds, without the seed and these settings."""
-    return experiment_context(summary.content, int(summary.options["rounds"]), but)
-
-
-def experiment_context(content: Mapping[str, Any], rounds: int, but: Sequence[str] = ()) -> Context:
-    """Return what runs of such an experiment have in common with others that they can be compared with."""
-    left_out = ("seed", *but)
-    return tuple(
-        (key, json.dumps(value))
-        for key, value in sorted(flatten({**content, "rounds": rounds}).items())
-        if not any(covers(name, key) for name in left_out)
-    )
+    if not but:
+        return summary.context
+    inside = tuple(f"{name}." for name in but)
+    return tuple(pair for pair in summary.context if pair[0] not in but and not pair[0].startswith(inside))
 
 
 def is_finished(summary: Summary) -> bool:

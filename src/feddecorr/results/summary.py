@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import warnings
@@ -16,6 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from feddecorr.config.experiment import Experiment
+from feddecorr.config.overrides import flatten
 from feddecorr.config.training import SCHEDULES
 from feddecorr.core.files import write_bytes
 from feddecorr.core.text import parse_json, to_json
@@ -25,6 +27,9 @@ from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.evaluation import is_due
 from feddecorr.settings.flat import command, parse_settings
 from feddecorr.settings.options import RunOptions
+
+Context = tuple[tuple[str, str], ...]
+"""Settings with dotted keys and their values as text; runs with the same context can be compared."""
 
 Line = dict[str, Any]
 """One round, as a run's directory keeps it."""
@@ -162,6 +167,11 @@ class Summary:
         """The experiment without the places of files that are pinned: what runs are compared by."""
         return Experiment.parse(self.experiment, CLOSED).content() if self.is_known else self.experiment
 
+    @cached_property
+    def context(self) -> Context:
+        """The experiment and its number of rounds: what runs that differ in nothing but the seed have in common."""
+        return experiment_context(self.content, int(self.options["rounds"]))
+
     @property
     def is_known(self) -> bool:
         """Whether its settings can be read here: of others, nothing is sure to be there but the seed and the rounds."""
@@ -212,6 +222,12 @@ _REDUCE: dict[str, Callable[[Summary, Values], float | None]] = {
     "best": lambda _, values: max(value for _, value in values),
     "transient": _transient,
 }
+
+
+def experiment_context(content: Mapping[str, Any], rounds: int) -> Context:
+    """Return what runs of such an experiment have in common with others that they can be compared with."""
+    flat = flatten({name: value for name, value in content.items() if name != "seed"} | {"rounds": rounds})
+    return tuple((key, json.dumps(value)) for key, value in sorted(flat.items()))
 
 
 def _is_shallow(value: Any, levels: int) -> bool:

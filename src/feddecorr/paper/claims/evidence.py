@@ -20,11 +20,11 @@ from feddecorr.errors import UserError, nearest
 from feddecorr.paper.studies import STUDIES
 from feddecorr.results.conditions import Condition, by_name
 from feddecorr.results.curves import per_round
-from feddecorr.results.groups import Context, context, experiment_context, group_by, is_finished, sample_runs
+from feddecorr.results.groups import context, group_by, is_finished, sample_runs
 from feddecorr.results.pairing import Pair
 from feddecorr.results.sample import Sample, fewest
 from feddecorr.results.study import Arm
-from feddecorr.results.summary import Summary
+from feddecorr.results.summary import Context, Summary, experiment_context
 from feddecorr.settings.flat import to_settings
 
 PLAN = "plan.toml"
