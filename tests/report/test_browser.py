@@ -129,8 +129,8 @@ def test_names_are_drawn_as_they_are_and_are_no_links(browser: Browser, tmp_path
         assert page.locator("svg a, main a").count() == 0
         assert page.locator("section").count() == len(sections)
         shown = [" ".join(one_line(name).split()) for name in names]
-        for place in (".legendtext", ".xaxislayer-above .xtick text"):
-            drawn = page.locator(place).all_text_contents()
+        for part in (".legendtext", ".xaxislayer-above .xtick text"):
+            drawn = page.locator(part).all_text_contents()
             assert [" ".join(each.split()) for each in drawn][-len(names) :] == shown
         for place, name in enumerate(HOSTILE):
             page.locator("fieldset input").nth(place).uncheck()
