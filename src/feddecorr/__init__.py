@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         uniformity,
     )
     from feddecorr.collapse.measures import Principal
+    from feddecorr.collapse.metric import CollapseMetric
     from feddecorr.collapse.representation import capture_representations
     from feddecorr.collapse.statistics import Batch, Statistics
     from feddecorr.config.experiment import Experiment
@@ -74,6 +75,7 @@ _HOMES = {
     "ClassSpreads": "feddecorr.collapse.diagnosis",
     "Client": "feddecorr.training.client",
     "ClientContext": "feddecorr.objective.terms",
+    "CollapseMetric": "feddecorr.collapse.metric",
     "Connection": "feddecorr.server.federation",
     "Data": "feddecorr.data.dataset",
     "Dataset": "feddecorr.data.dataset",
@@ -172,6 +174,7 @@ __all__ = [
     "Client",
     "ClientContext",
     "ClientRunner",
+    "CollapseMetric",
     "Connection",
     "Data",
     "Dataset",
