@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     )
     from feddecorr.collapse.measures import Principal
     from feddecorr.collapse.metric import CollapseMetric
+    from feddecorr.collapse.probe import ProbeAccuracy, probe
     from feddecorr.collapse.representation import capture_representations
     from feddecorr.collapse.statistics import Batch, Statistics
     from feddecorr.config.experiment import Experiment
@@ -103,6 +104,7 @@ _HOMES = {
     "Pass": "feddecorr.objective.terms",
     "PixelSums": "feddecorr.data.dataset",
     "Principal": "feddecorr.collapse.measures",
+    "ProbeAccuracy": "feddecorr.collapse.probe",
     "Record": "feddecorr.runs.record",
     "Reference": "feddecorr.objective.reference_models",
     "Regularizer": "feddecorr.objective.regularizers",
@@ -154,6 +156,7 @@ _HOMES = {
     "parse_settings": "feddecorr.settings.flat",
     "participation_ratio": "feddecorr.collapse.functions",
     "plot": "feddecorr.report.figures",
+    "probe": "feddecorr.collapse.probe",
     "proximal": "feddecorr.objective.terms",
     "rankme": "feddecorr.collapse.functions",
     "resume": "feddecorr.runs.pipeline",
@@ -201,6 +204,7 @@ __all__ = [
     "Pass",
     "PixelSums",
     "Principal",
+    "ProbeAccuracy",
     "Record",
     "Reference",
     "Regularizer",
@@ -252,6 +256,7 @@ __all__ = [
     "parse_settings",
     "participation_ratio",
     "plot",
+    "probe",
     "proximal",
     "rankme",
     "resume",
