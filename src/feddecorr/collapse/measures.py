@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from feddecorr.collapse import spectrum
 from feddecorr.collapse.spectrum import dimensions_for
-from feddecorr.collapse.statistics import CrossMoments, Moments, Statistics
+from feddecorr.collapse.statistics import CrossMoments, Moments
 from feddecorr.errors import UserError
 from feddecorr.loss.decorrelation import EPSILON
 
@@ -136,14 +136,6 @@ def is_recorded(field: Field[Any]) -> bool:
 def is_written(field: Field[Any]) -> bool:
     """Tell whether it is in the document of a whole diagnosis."""
     return bool(field.metadata.get("written", True))
-
-
-def effective_rank(z: Tensor) -> float:
-    """Return how many dimensions carry features of shape (n, d): from 1 to min(n − 1, d), and 0 without any spread.
-
-    It is exp of the entropy of the covariance's singular values (Roy and Vetterli, 2007), computed in float64.
-    """
-    return spectrum.effective_rank(Principal(Statistics.of(z.detach()).moments).values)
 
 
 SHOWN = 10

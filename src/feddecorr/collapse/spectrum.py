@@ -38,8 +38,24 @@ def effective_rank(values: Tensor) -> float:
     Taken of the covariance matrix's singular values it is what runs record. Of their roots, which are those of
     the centred features up to a factor, it is larger.
     """
-    total = float(values.sum())
-    return math.exp(float(torch.special.entr(values / total).sum())) if total > 0 else 0.0
+    return float(entropy_rank(values))
+
+
+def entropy_rank(values: Tensor, epsilon: float = 0.0) -> Tensor:
+    """Return exp(−Σ pₖ log pₖ) with pₖ = σₖ/Σσ + epsilon, of each spectrum of shape (…, d); 0 of no values above zero.
+
+    Its gradient is finite everywhere: a value of zero counts as constant.
+    """
+    total = values.sum(-1, keepdim=True)
+    shares = values / torch.where(total > 0, total, 1.0) + epsilon
+    entropy = torch.special.entr(torch.where(shares > 0, shares, 1.0)).sum(-1)  # entr(1) = 0
+    return torch.where(total.squeeze(-1) > 0, entropy.exp(), 0.0)
+
+
+def relative(values: Tensor) -> Tensor:
+    """Return each spectrum of shape (…, d) by its largest value."""
+    largest = values[..., :1]
+    return values / torch.where(largest > 0, largest, 1.0)
 
 
 def rankme(values: Tensor) -> float:
@@ -47,10 +63,7 @@ def rankme(values: Tensor) -> float:
 
     The entropy is that of the shares plus 1e-7, as its authors write it for float32.
     """
-    total = float(values.sum())
-    if total == 0:
-        return 0.0
-    return math.exp(float(torch.special.entr(values / total + 1e-7).sum()))
+    return float(entropy_rank(values, 1e-7))
 
 
 def participation_ratio(values: Tensor) -> float:

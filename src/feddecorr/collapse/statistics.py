@@ -108,14 +108,15 @@ class Moments:
 
 
 def centre(z: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the mean and the deviations from it, in float64.
+    """Return the mean and the deviations from it, in float64, of samples of shape (…, n, d).
 
     One sample is taken off first: so a feature that never varies has deviations of exactly zero.
     """
-    first = z[0].to(torch.float64)
+    first = z[..., :1, :].to(torch.float64)
     moved = z.to(torch.float64) - first
-    shift = moved.mean(0)
-    return first + shift, moved.sub_(shift)
+    shift = moved.mean(-2, keepdim=True)
+    centred = moved - shift if moved.requires_grad else moved.sub_(shift)
+    return (first + shift).squeeze(-2), centred
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,104 @@
+"""The table of docs/which-effective-rank.md: formulas that others print, and the call that equals each."""
+
+import math
+from collections.abc import Callable
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from sklearn.datasets import load_digits
+
+import feddecorr
+
+Values = NDArray[np.floating]
+
+
+def singular(x: Values) -> Values:
+    return np.linalg.svd(x, compute_uv=False)
+
+
+def roy_vetterli(x: Values) -> float:
+    """Of any matrix, with 0·log 0 = 0 (Roy and Vetterli, 2007)."""
+    shares = singular(x) / singular(x).sum()
+    return math.exp(-sum(p * math.log(p) for p in shares if p > 0))
+
+
+def rankme(x: Values, epsilon: float) -> float:
+    """Epsilon after the division (Garrido et al., 2023)."""
+    shares = singular(x) / singular(x).sum() + epsilon
+    return float(np.exp(-(shares * np.log(shares)).sum()))
+
+
+def guarded(x: Values, epsilon: float = 1e-12) -> float:
+    """Epsilon in the divisor and in the logarithm."""
+    shares = singular(x) / (singular(x).sum() + epsilon)
+    return float(np.exp(-(shares * np.log(shares + epsilon)).sum()))
+
+
+def eigenvalues(x: Values) -> Values:
+    """Of the unbiased covariance, as numpy computes it."""
+    return np.linalg.eigvalsh(np.cov(x.T)).clip(0)
+
+
+def covariance_entropy(x: Values) -> float:
+    shares = eigenvalues(x) / eigenvalues(x).sum()
+    return math.exp(-sum(p * math.log(p) for p in shares if p > 0))
+
+
+def features() -> dict[str, Values]:
+    stream = np.random.default_rng(0)
+    noise = stream.normal(size=(300, 20))
+    isotropic = np.linalg.qr(noise - noise.mean(0))[0]
+    return {
+        "collapsed": np.outer(stream.normal(size=300), stream.normal(size=20)),
+        "isotropic": isotropic,
+        "power law": isotropic * np.arange(1, 21) ** -1.0 + 0.1,
+        "fewer samples than features": noise[:15] + 1,
+        "digits": np.asarray(load_digits().data, dtype=np.float64),
+    }
+
+
+FORMULAS: dict[str, tuple[Callable[[Values], float], Callable[[Values], torch.Tensor]]] = {
+    "covariance": (covariance_entropy, feddecorr.effective_rank),
+    "centred features": (
+        lambda x: roy_vetterli(x - x.mean(0)),
+        lambda x: feddecorr.effective_rank(x, of="features"),
+    ),
+    "Roy and Vetterli": (roy_vetterli, lambda x: feddecorr.effective_rank(x, of="features", centred=False)),
+    "RankMe": (lambda x: rankme(x, 1e-7), feddecorr.rankme),
+    "stable-pretraining": (lambda x: rankme(x, 1e-5), lambda x: feddecorr.rankme(x, epsilon=1e-5)),
+    "guarded logarithm": (guarded, lambda x: feddecorr.effective_rank(x, of="features", centred=False)),
+    "from 0 to 1": (
+        lambda x: math.log(roy_vetterli(x)) / math.log(x.shape[1]),
+        lambda x: feddecorr.effective_rank(x, of="features", centred=False).log() / math.log(x.shape[1]),
+    ),
+    "participation ratio": (
+        lambda x: float(eigenvalues(x).sum() ** 2 / (eigenvalues(x) ** 2).sum()),
+        feddecorr.participation_ratio,
+    ),
+}
+
+
+@pytest.mark.parametrize("x", features().values(), ids=features())
+@pytest.mark.parametrize(("formula", "ours"), FORMULAS.values(), ids=FORMULAS)
+def test_ours_with_the_option_is_theirs(
+    formula: Callable[[Values], float], ours: Callable[[Values], torch.Tensor], x: Values
+) -> None:
+    assert float(ours(x)) == pytest.approx(formula(x), rel=1e-6, abs=1e-9)
+
+
+def test_they_are_not_the_same_number() -> None:
+    """On real features, three conventions are more than five percent apart."""
+    x = features()["digits"]
+    found = sorted(float(FORMULAS[name][1](x)) for name in ("covariance", "centred features", "RankMe"))
+    assert all(after > 1.05 * before for before, after in pairwise(found)), found
+
+
+def test_directions_without_variance_add_what_the_page_says() -> None:
+    """2048 dead directions: 0.3 % with 1e-7, 27 % with 1e-5."""
+    x = np.zeros((3000, 2049))
+    x[:, 0] = 1
+    assert float(feddecorr.rankme(x)) == pytest.approx(1.003, abs=1e-3)
+    assert float(feddecorr.rankme(x, epsilon=1e-5)) == pytest.approx(1.27, abs=5e-3)
