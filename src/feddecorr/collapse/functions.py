@@ -74,7 +74,7 @@ def alpha_req(z: Tensor | ArrayLike, *, first: int = 1, last: int | None = None)
     """Return the a of the best fit λₖ ∝ k⁻ᵃ to the covariance's singular values, k from `first` to `last`.
 
     That is α-ReQ (Agrawal et al., NeurIPS 2022) with the fit of Stringer et al. (2019), a line through
-    (log k, log λₖ) in which point k weighs 1/k. The authors' code takes first=4, last=100 or 50. Values that are
+    (log k, log λₖ) in which point k weighs 1/k. Public code calls it with first=4, last=100 or 50. Values that are
     rounding are left out; of fewer than two values the result is NaN.
     """
     values = singular_values(z)
