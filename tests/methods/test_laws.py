@@ -258,9 +258,9 @@ def second_round(name: str) -> tuple[Method, ClientContext, Batch]:
 
 def look(context: ClientContext, batch: Batch) -> Pass:
     x, y = batch
-    with capture_representations(context.model) as seen, capture_feature_maps(context.model) as levels:
+    with capture_representations(context.model) as seen, capture_feature_maps(context.model) as maps:
         logits = context.model(x)
-    return Pass(x, y, seen.z, logits, dict(context.model.named_parameters()), levels.pooled)
+    return Pass(x, y, seen.z, logits, dict(context.model.named_parameters()), maps.levels(seen.z))
 
 
 @threads(1)

@@ -173,29 +173,32 @@ class FeatureMaps:
 
     def __init__(self) -> None:
         self._maps: dict[tuple[int, ...], Tensor] = {}
-        self._learned = False
 
     def catch(self, module: nn.Module, _inputs: object, output: object) -> None:
         """Take a feature map: later ones of the same height and width replace it.
 
-        What comes before the first layer with parameters (a margin around the image, say) is none.
+        A height and width count once a layer with parameters has made them: not those of a margin around the image,
+        and not those that pooling alone leads to.
         """
-        self._learned = self._learned or next(module.parameters(), None) is not None
-        if self._learned and isinstance(output, Tensor) and output.ndim == 4 and output.shape[2:].numel() > 1:
-            self._maps[tuple(output.shape[2:])] = output
+        if not isinstance(output, Tensor) or output.ndim != 4:
+            return
+        size = tuple(output.shape[2:])
+        if size in self._maps or next(module.parameters(), None) is not None:
+            self._maps[size] = output
 
     def begin(self, _module: nn.Module, _inputs: object) -> None:
         """Forget the pass before."""
         self._maps.clear()
-        self._learned = False
 
-    @property
-    def pooled(self) -> list[Tensor]:
-        """The maps averaged over their positions, (n, channels) each, from the first resolution to the last but one.
+    def levels(self, z: Tensor) -> list[Tensor]:
+        """Return the maps averaged over their positions, (n, channels) each, in the network's order.
 
-        What comes of the last resolution is the representation itself.
+        The last is left out if its average is the representation z: a network that pools it.
         """
-        return [as_batch(found) for found in list(self._maps.values())[:-1]]
+        maps = list(self._maps.values())
+        if maps and maps[-1].shape[1] == z.shape[-1]:
+            maps.pop()
+        return [as_batch(found) for found in maps]
 
 
 @contextmanager
@@ -205,10 +208,10 @@ def capture_feature_maps(model: nn.Module) -> Iterator[FeatureMaps]:
     Looked at is what comes out of the network's members, and of the members of those that are Sequential: not what is
     inside of a residual block.
     """
-    levels = FeatureMaps()
+    maps = FeatureMaps()
     with ExitStack() as hooks:
         for member in model.children():
             for module in (member, *(member.children() if isinstance(member, nn.Sequential) else ())):
-                hooks.enter_context(module.register_forward_hook(levels.catch))
-        hooks.enter_context(model.register_forward_pre_hook(levels.begin))
-        yield levels
+                hooks.enter_context(module.register_forward_hook(maps.catch))
+        hooks.enter_context(model.register_forward_pre_hook(maps.begin))
+        yield maps

@@ -183,7 +183,7 @@ class Alone:
         self._parameters = dict(self._model.named_parameters())
         self._terms = list(part.terms.values())
         self._rule = self._method.gradient(part.context)
-        self._levels = FeatureMaps()
+        self._maps = FeatureMaps()
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -194,7 +194,7 @@ class Alone:
         with ExitStack() as stack:
             self._seen = stack.enter_context(capture_representations(self._model))
             if self._method.needs_feature_maps:
-                self._levels = stack.enter_context(capture_feature_maps(self._model))
+                self._maps = stack.enter_context(capture_feature_maps(self._model))
             yield
 
     def gradients(self, step: LabelledBatch) -> Sequence[Tensor]:
@@ -203,7 +203,7 @@ class Alone:
 
         def compute(term: Term | None = None) -> Sequence[Tensor]:
             logits = self._model(x)
-            forward = Pass(x, y, self._seen.z, logits, self._parameters, self._levels.pooled, places)
+            forward = Pass(x, y, self._seen.z, logits, self._parameters, self._maps.levels(self._seen.z), places)
             value = self._objective(forward) if term is None else term(forward)
             return torch.autograd.grad(value, self.trainable, materialize_grads=True)
 

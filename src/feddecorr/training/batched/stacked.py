@@ -203,7 +203,7 @@ class Stacked:
     def __init__(
         self, model: nn.Module, sent: Mapping[str, Tensor], buffers: Sequence[State], *, elsewhere: str | None = None
     ) -> None:
-        self._model, self._levels, clients = model, FeatureMaps(), len(buffers)
+        self._model, self._maps, clients = model, FeatureMaps(), len(buffers)
         self._like = {name: each for name, each in model.named_parameters() if name != elsewhere}
         self._function, self._chain, self._classifier = functional(model), linear_chain(model), find_classifier(model)
         # Contiguous, whatever the module's own memory format is: vmap's rules for channels-last are incomplete.
@@ -222,7 +222,7 @@ class Stacked:
             if not levels:
                 yield
                 return
-            with capture_feature_maps(self._model) as self._levels:
+            with capture_feature_maps(self._model) as self._maps:
                 yield
 
     def narrow(self, clients: int) -> None:
@@ -257,7 +257,8 @@ class Stacked:
     def _call_one(self, weights: State, buffers: State, x: Tensor) -> tuple[Tensor, Tensor, list[Tensor], State]:
         state = {**weights, **buffers}
         logits = self._function(state, x)
-        return self._seen.z, logits, self._levels.pooled, {name: state[name] for name in buffers}
+        z = self._seen.z
+        return z, logits, self._maps.levels(z), {name: state[name] for name in buffers}
 
     def of(self, client: int) -> tuple[State, State]:
         """Return the weights and the buffers of one client, laid out as the module's."""
