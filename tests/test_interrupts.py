@@ -51,7 +51,7 @@ def test_an_interrupt_waits_for_the_end_of_an_import_but_not_for_ever(
     assert said.strip().endswith("KeyboardInterrupt")
 
 
-@pytest.mark.parametrize("moment", [0.2, 0.5, 0.8, 1.1])
+@pytest.mark.parametrize("moment", [0.2, 0.8])
 def test_a_command_ends_by_ctrl_c_while_it_starts(tmp_path: Path, moment: float) -> None:
     write_settings(tmp_path / "small.json")
     start = "from feddecorr.__main__ import main; print('go', flush=True); main()"

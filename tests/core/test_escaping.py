@@ -4,7 +4,7 @@ import csv
 import io
 import re
 
-import pytest
+from each import each
 from hostile import HARMLESS_CELLS, HONEST, HOSTILE, acts
 from jinja2 import Environment
 from markdown_it import MarkdownIt
@@ -21,7 +21,7 @@ from feddecorr.core.text import (
     visible,
 )
 
-every = pytest.mark.parametrize("text", [*HOSTILE, *HONEST])
+every = each("text", [*HOSTILE, *HONEST])
 
 
 def test_of_all_letters_those_that_act_are_spelled_and_no_others() -> None:
@@ -31,7 +31,7 @@ def test_of_all_letters_those_that_act_are_spelled_and_no_others() -> None:
     assert visible("a\x1b[0m\u202e\ud800\n\t") == "a\\x1b[0m\\u202e\\ud800\n\t"
 
 
-@pytest.mark.parametrize("text", HONEST)
+@each("text", HONEST)
 def test_an_honest_name_stays_as_it_is(text: str) -> None:
     assert visible(text) == one_line(text) == csv_cell(text) == matplotlib_text(text) == text
     assert markdown(text) == text
@@ -76,7 +76,7 @@ def test_a_cell_is_no_formula(text: str) -> None:
     assert not re.match(r"[=+\-@\t\r\n]", cell) or re.fullmatch(r"[+-]?[\d.]+(e[+-]?\d+)?", cell)
 
 
-@pytest.mark.parametrize("cell", HARMLESS_CELLS)
+@each("cell", HARMLESS_CELLS)
 def test_numbers_stay_numbers(cell: str) -> None:
     assert csv_cell(cell) == cell
     assert [csv_cell(each) for each in (1, -0.5, None, True)] == [1, -0.5, None, True]

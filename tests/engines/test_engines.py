@@ -1,6 +1,5 @@
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from small import digest, result, simulate, small
@@ -17,31 +16,25 @@ from feddecorr.settings.options import ENGINES
 TOGETHER = "model=mlp model.widths=[16] clients=6 partition.minimum=3 training.clients_per_batch=2"
 
 
-@pytest.fixture(
-    scope="module",
-    params=[
-        "",
-        "regularizers=feddecorr",
-        "batchnorm=local",
-        "method=outside:Remembering",
-        TOGETHER,
-        f"{TOGETHER} training.pre_aggregate=true method=fedavgm",
-        "training.clients_per_batch=2 training.pre_aggregate=true batchnorm=pooled",
-        "batchnorm=local training.clients_per_batch=2",
-        f"{TOGETHER} method=scaffold regularizers=feddecorr",
+@pytest.mark.parametrize(
+    ("words", "workers"),
+    [
+        ("", 1),
+        ("regularizers=feddecorr", 2),
+        ("batchnorm=local", 3),
+        ("method=outside:Remembering", 2),
+        (TOGETHER, 3),
+        (f"{TOGETHER} training.pre_aggregate=true method=fedavgm", 2),
+        ("training.clients_per_batch=2 training.pre_aggregate=true batchnorm=pooled", 3),
+        ("batchnorm=local training.clients_per_batch=2", 2),
+        (f"{TOGETHER} method=scaffold regularizers=feddecorr", 1),
     ],
 )
-def case(request: pytest.FixtureRequest) -> tuple[list[str], list[Any]]:
-    """Return an experiment and what the serial engine makes of it."""
-    words = ["evaluation.batch=7", *request.param.split()]
-    return words, result(run(*small(*words, "engine=serial", "participation=0.75")))
-
-
-@pytest.mark.parametrize("workers", [1, 2, 3])
-def test_engines_agree_bit_for_bit(case: tuple[list[str], list[Any]], workers: int) -> None:
-    words, expected = case
-    pool = ["engine=pool", f"engine.workers={workers}", "participation=0.75"]
-    assert result(run(*small(*words, *pool))) == expected
+def test_engines_agree_bit_for_bit(words: str, workers: int) -> None:
+    """However many workers there are, and whatever clients remember."""
+    settings = ["evaluation.batch=7", "participation=0.75", *words.split()]
+    pool = ["engine=pool", f"engine.workers={workers}"]
+    assert result(run(*small(*settings, *pool))) == result(run(*small(*settings, "engine=serial")))
 
 
 def bits(update: Update) -> str:

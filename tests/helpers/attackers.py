@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.fft import next_fast_len
 from scipy.optimize import brentq
 from scipy.stats import norm
 
@@ -41,5 +42,6 @@ def _width(shift: float, outputs: NDArray[np.float64]) -> float:
 
 def _convolve(one: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.float64]:
     size = len(one) + len(other) - 1
-    found = np.fft.irfft(np.fft.rfft(one, size) * np.fft.rfft(other, size), size)
-    return np.maximum(found, 0)
+    fast = next_fast_len(size, real=True)
+    found = np.fft.irfft(np.fft.rfft(one, fast) * np.fft.rfft(other, fast), fast)
+    return np.maximum(found[:size], 0)

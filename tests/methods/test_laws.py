@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 
 import pytest
 import torch
+from each import each
 from plain import Batch, batches, same, send
 from pydantic import Field, PositiveInt, ValidationError
 from small import digest, result, simulate, small
@@ -47,7 +48,7 @@ NEUTRAL = {
 
 
 STATISTICS = ("batchnorm=pooled", "batchnorm=fixed fix_after=1", "batchnorm=local")
-"""The ways of treating BatchNorm's statistics beside averaging them."""
+"""The ways of treating BatchNorm's statistics other than averaging them."""
 
 
 @cache
@@ -65,11 +66,16 @@ def play(experiment: Experiment, clients: list[int]) -> tuple[Simulation, list[U
     return simulation, [update for update, _ in played.values()], {number: kept for number, (_, kept) in played.items()}
 
 
-@pytest.mark.parametrize(("regularizer", "first"), [("none", "serial"), ("feddecorr", "pool")])
-@pytest.mark.parametrize("name", NAMES)
-def test_engines_agree_and_runs_can_be_interrupted(name: str, regularizer: str, first: str, tmp_path: Path) -> None:
+MIXED = list(zip(NAMES, cycle(REGULARIZERS.table), cycle(("", *STATISTICS)), cycle(["serial", "pool"]), strict=False))
+"""Every method; each regularizer, each way of treating statistics and each engine to begin with in turn."""
+
+
+@pytest.mark.parametrize(("name", "regularizer", "statistics", "first"), MIXED)
+def test_engines_agree_and_runs_can_be_interrupted(
+    name: str, regularizer: str, statistics: str, first: str, tmp_path: Path
+) -> None:
     """A run that begins in one engine and goes on in the other ends in the bits of a straight one."""
-    words = [f"method={name}", f"regularizers={regularizer}", "participation=0.75"]
+    words = [f"method={name}", f"regularizers={regularizer}", *statistics.split(), "participation=0.75"]
     engines = {"serial": small(*words), "pool": small(*words, "engine=pool", "engine.workers=2")}
     expected = result(run(*engines["serial"]))
     assert len({bits for _, bits in expected}) == 3  # every round moves the model
@@ -78,23 +84,16 @@ def test_engines_agree_and_runs_can_be_interrupted(name: str, regularizer: str, 
     assert begun + result(resume(tmp_path / "run", *engines.popitem()[1])) == expected
 
 
-@pytest.mark.parametrize(
-    ("name", "regularizer", "statistics"), list(zip(NAMES, cycle(REGULARIZERS.table), cycle(STATISTICS), strict=False))
-)
-def test_so_they_do_with_any_regularizer_and_any_statistics(
-    name: str, regularizer: str, statistics: str, tmp_path: Path
-) -> None:
-    """Each regularizer and each way of treating statistics in turn: begun in the pool, gone on with in one process."""
-    words = [f"method={name}", f"regularizers={regularizer}", *statistics.split(), "participation=0.75"]
-    begun = result(run(*small(*words, "engine=pool", "engine.workers=2", "rounds=2"), tmp_path / "run"))
-    assert begun + result(resume(tmp_path / "run", *small(*words))) == result(run(*small(*words)))
+def test_every_regularizer_is_among_them() -> None:
+    assert {regularizer for _, regularizer, _, _ in MIXED} == REGULARIZERS.table.keys()
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_regularizer_of_weight_zero_is_none(name: str) -> None:
-    """With any method."""
+@pytest.mark.parametrize(("name", "statistics"), list(zip(NAMES, cycle(STATISTICS), strict=False)))
+def test_what_changes_a_run_and_what_does_not(name: str, statistics: str) -> None:
+    """Neither a regularizer of weight zero nor evaluating more often; but treating statistics otherwise."""
     zero = ["regularizers=feddecorr", "regularizers.feddecorr.beta=0"]
-    assert end(f"method={name}", *zero) == end(f"method={name}")
+    assert end(f"method={name}", *zero, "evaluation.every=100") == end(f"method={name}")
+    assert end(f"method={name}", *statistics.split()) != end(f"method={name}")
 
 
 @pytest.mark.parametrize(("name", "options"), NEUTRAL.items())
@@ -103,12 +102,6 @@ def test_a_method_without_its_term_is_fedavg(name: str, options: str) -> None:
     words = ["participation=0.75", "regularizers=feddecorr"]
     chosen = [f"method.{option}" for option in options.split()]
     assert end(*words, f"method={name}", *chosen) == end(*words)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_evaluating_leaves_training_unchanged(name: str) -> None:
-    """A run that is evaluated once ends where one that is evaluated in every round does."""
-    assert end(f"method={name}", "evaluation.every=100") == end(f"method={name}")
 
 
 def changed(method: type[Method]) -> dict[str, Any]:
@@ -153,7 +146,7 @@ def test_options_of_any_type_can_be_changed() -> None:
     assert all(getattr(found, name) != field.default for name, field in Optional.model_fields.items())
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_a_method_survives_dumping_and_pickling(name: str) -> None:
     """With every option changed."""
     method = METHODS.parse({"name": name, **changed(METHODS.table[name])})
@@ -163,7 +156,7 @@ def test_a_method_survives_dumping_and_pickling(name: str) -> None:
     assert pickle.loads(pickle.dumps(method)) == method  # noqa: S301 - written one word before
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_every_option_is_described_and_the_source_is_named(name: str) -> None:
     """In what `feddecorr list methods` shows."""
     method = METHODS.table[name]
@@ -208,13 +201,6 @@ def test_only_clients_that_were_drawn_remember(name: str, tmp_path: Path, monkey
     expected = {"1/3.safetensors", "3/3.safetensors"} if memories[1] else set()
     directory = tmp_path / "run" / "clients"
     assert {str(path.relative_to(directory)) for path in directory.glob("*/*")} == expected
-
-
-@pytest.mark.parametrize("statistics", STATISTICS)
-@pytest.mark.parametrize("name", NAMES)
-def test_statistics_may_be_treated_otherwise(name: str, statistics: str) -> None:
-    """With any method, beside what it remembers itself; and averaging them instead gives another model."""
-    assert end(f"method={name}", *statistics.split()) != end(f"method={name}")
 
 
 @pytest.mark.parametrize("name", NAMES)

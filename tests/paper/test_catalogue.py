@@ -2,10 +2,11 @@
 
 import json
 from collections.abc import Iterable
-from itertools import pairwise
+from itertools import cycle, pairwise
 from pathlib import Path
 
 import pytest
+from each import each
 from made_up import results
 
 from feddecorr.config.experiment import Experiment
@@ -47,7 +48,7 @@ def digests(some: Iterable[Arm]) -> set[str]:
     return {arm.experiment.digest() for arm in some}
 
 
-@pytest.mark.parametrize("name", STUDIES)
+@each("name", STUDIES)
 def test_a_study_says_what_it_shows_and_where_the_paper_has_it(name: str) -> None:
     """Under its own name."""
     study = STUDIES[name]
@@ -56,7 +57,7 @@ def test_a_study_says_what_it_shows_and_where_the_paper_has_it(name: str) -> Non
     assert study.place.startswith(("table", "figure", "section", "beyond the paper"))
 
 
-@pytest.mark.parametrize(("name", "scale"), ALL)
+@each("name, scale", ALL)
 def test_arms_are_distinct_experiments_of_the_seeds_from_zero(name: str, scale: str) -> None:
     """Labels tell them apart as well as digests do (beta zero is one run, whatever the scale of the loss)."""
     found = arms(name, scale, seeds=2)
@@ -68,7 +69,7 @@ def test_arms_are_distinct_experiments_of_the_seeds_from_zero(name: str, scale: 
     assert all(Experiment.parse(arm.experiment.to_dict()) == arm.experiment for arm in found)
 
 
-@pytest.mark.parametrize(("name", "scale"), ALL)
+@each("name, scale", ALL)
 def test_arms_differ_in_nothing_but_what_their_labels_say(name: str, scale: str) -> None:
     """Two runs that differ in one label have all other settings in common."""
     found = arms(name, scale)
@@ -118,7 +119,7 @@ def test_the_main_tables_of_the_paper_are_asked_for(scale: str, alphas: int) -> 
     assert len(digests(arms("cifar10", scale, seeds=3))) == 4 * 2 * alphas * 3
 
 
-@pytest.mark.parametrize(("name", "scale"), [each for each in ALL if each[0] != "theory"])
+@pytest.mark.parametrize(("name", "scale"), list(zip(sorted(STUDIES.keys() - {"theory"}), cycle(SCALES), strict=False)))
 def test_findings_are_tables_and_figures_of_whatever_there_is(name: str, scale: str) -> None:
     """Of all runs, of some, and of none: then every number is missing, and said to be."""
     study = STUDIES[name]

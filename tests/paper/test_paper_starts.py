@@ -36,23 +36,26 @@ def shortened(experiment: Experiment, *, evaluated: bool) -> tuple[Experiment, R
     return Experiment.parse(settings), options
 
 
-def kinds(*names: str) -> dict[str, Experiment]:
-    """Return an experiment for each combination of these settings.
+def covering(*names: str) -> dict[str, Experiment]:
+    """Return experiments among which every value of these settings is.
 
-    Those that agree in all of the settings used below differ in alpha, beta, the number of local epochs or of
-    clients: these change numbers, and no code.
+    Others differ in alpha, beta, the number of local epochs or of clients, which change numbers, and no code; or they
+    combine methods and regularizers otherwise, which the laws of every method are about.
     """
-    found = {}
+    found: dict[str, Experiment] = {}
+    seen: set[str] = set()
     for experiment in EXPERIMENTS.values():
         settings: dict[str, Any] = experiment.to_dict()
-        settings["partition"].pop("alpha", None)
-        settings["regularizers"] = sorted(settings["regularizers"])
-        found[" ".join(json.dumps(settings[name]) for name in names)] = experiment
+        settings |= {"method": settings["method"]["name"], "regularizers": sorted(settings["regularizers"])}
+        values = [f"{name}={json.dumps(settings[name])}" for name in names]
+        if not seen.issuperset(values):
+            seen |= set(values)
+            found[" ".join(values)] = experiment
     return found
 
 
-TRAINED = kinds("method", "regularizers") | kinds("model", "regularizers")
-EVALUATED = kinds("data", "model")
+TRAINED = covering("method", "regularizers", "model", "batchnorm", "transforms")
+EVALUATED = covering("data", "model")
 
 
 @pytest.fixture(scope="module", autouse=True)

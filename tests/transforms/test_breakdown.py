@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import product
+from itertools import cycle, product
 
 import numpy as np
 import pytest
 import torch
+from each import each
 from sent_updates import COUNT, SIZES, START, apply, attacked, draw, flat
 from small import small
 from torch import Tensor
@@ -36,6 +37,10 @@ SENT: dict[str, Callable[[Tensor, float], Tensor]] = {
     "flipped": lambda honest, value: honest * -value,
     "one coordinate": lambda honest, value: honest.flatten().index_fill(0, torch.tensor(0), value).view(honest.shape),
 }
+
+
+PAIRS = list(zip(METHODS.table, cycle(RULES), strict=False))
+"""Every method, each rule in turn."""
 
 
 def single(state: State) -> State:
@@ -75,8 +80,8 @@ def moved(rule: Transform, updates: Sequence[Update], method: str, order: Sequen
     return server
 
 
-@pytest.mark.parametrize("value", HUGE)
-@pytest.mark.parametrize("how", SENT)
+@each("value", HUGE)
+@each("how", SENT)
 @pytest.mark.parametrize("name", RULES)
 def test_the_aggregate_stays_where_honest_clients_put_it(name: str, how: str, value: float) -> None:
     """In every section, within a bound that the honest clients alone decide."""
@@ -98,8 +103,7 @@ def test_the_aggregate_stays_where_honest_clients_put_it(name: str, how: str, va
         assert float((mean(found, section) - middle).norm()) <= bound * (1 + 1e-6)
 
 
-@pytest.mark.parametrize("method", METHODS.table)
-@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize(("method", "name"), PAIRS)
 def test_no_method_uses_what_hostile_clients_claim_about_themselves(name: str, method: str) -> None:
     """Numbers of examples are the server's own, and the amount of work is the median of all."""
     honest = clients()
@@ -111,8 +115,7 @@ def test_no_method_uses_what_hostile_clients_claim_about_themselves(name: str, m
             assert torch.equal(tensor, getattr(expected, section)[key]), (section, key)
 
 
-@pytest.mark.parametrize("method", METHODS.table)
-@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize(("method", "name"), PAIRS)
 def test_every_method_stays_finite_and_small(name: str, method: str) -> None:
     honest = clients()
     for how, value in product(SENT, HUGE):
@@ -123,8 +126,7 @@ def test_every_method_stays_finite_and_small(name: str, method: str) -> None:
             assert all(float(tensor.abs().max()) < 100 for tensor in state.values())
 
 
-@pytest.mark.parametrize("method", METHODS.table)
-@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize(("method", "name"), PAIRS)
 def test_the_order_of_clients_does_not_matter(name: str, method: str) -> None:
     updates = clients()
     expected = moved(RULES[name], updates, method)
@@ -135,7 +137,7 @@ def test_the_order_of_clients_does_not_matter(name: str, method: str) -> None:
             torch.testing.assert_close(tensor, expected.weights[key], rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("scale", [1e-25, 1e-6, 1.0, 1e6, 1e25])
+@each("scale", [1e-25, 1e-6, 1.0, 1e6, 1e25])
 def test_the_geometric_median_knows_no_scale(scale: float) -> None:
     updates = clients()
     plain = flat(apply(GeometricMedian(), updates)[0].weights)
@@ -143,7 +145,7 @@ def test_the_geometric_median_knows_no_scale(scale: float) -> None:
     torch.testing.assert_close(flat(apply(GeometricMedian(), scaled)[0].weights) / scale, plain, rtol=1e-6, atol=0)
 
 
-@pytest.mark.parametrize("length", [1e9, 1e30, 1e150, 1e300])
+@each("length", [1e9, 1e30, 1e150, 1e300])
 def test_far_clients_pull_the_geometric_median_by_their_direction_alone(length: float) -> None:
     """At the median, unit vectors towards all clients cancel, however far some of them are."""
     updates = draw()

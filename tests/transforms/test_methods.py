@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import cycle, product
 from pathlib import Path
 
 import numpy as np
@@ -225,6 +226,10 @@ SERVERS: dict[str, Callable[[Known, list[Sent], float], tuple[Tensor, Tensor]]] 
 """What the server does where it does more than average; each returns weights, and what it shares or remembers."""
 
 
+AVERAGED = list(zip(sorted(METHODS.table.keys() - {"fedavg", *SERVERS}), cycle(TRANSFORMS), strict=False))
+"""Methods whose server only averages, each transform in turn."""
+
+
 def vector(state: State) -> Tensor:
     """Return all numbers, those of one kind (`first/…`, `second/…`) after the other."""
     by_kind = dict(sorted(state.items(), key=lambda item: item[0].rpartition("/")[0]))
@@ -249,8 +254,7 @@ def of_update(update: Update) -> Sent:
     return Sent(update.client, vector(update.weights), vector(update.extra), update.examples, update.amount)
 
 
-@pytest.mark.parametrize("transform", TRANSFORMS)
-@pytest.mark.parametrize("method", METHODS.table)
+@pytest.mark.parametrize(("method", "transform"), [*product(["fedavg", *SERVERS], TRANSFORMS), *AVERAGED])
 def test_a_round_is_what_the_method_makes_of_what_the_transform_leaves(
     method: str, transform: str, tmp_path: Path
 ) -> None:

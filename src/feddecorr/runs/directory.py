@@ -7,6 +7,7 @@ import platform
 import subprocess
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
@@ -76,8 +77,9 @@ def read_roster(path: AnyPath) -> Roster:
         return Roster(sizes, labels)
 
 
-def environment() -> dict[str, Any]:
-    """Return all of it, ready for JSON."""
+@cache
+def environment() -> Mapping[str, Any]:
+    """Return what this process runs in, ready for JSON."""
     packages = ("feddecorr", "torch", "numpy", "safetensors")
     return {
         "versions": {"python": platform.python_version(), **{name: version(name) for name in packages}},
