@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 
 import numpy as np
@@ -122,6 +123,36 @@ def test_bad_files_are_named(files: Path, tmp_path: Path) -> None:
         look(files / "z.npy", tmp_path / "short.npy")
     with pytest.raises(UserError, match="whole numbers"):
         look(files / "z.npy", tmp_path / "parts.npy")
+
+
+def test_what_has_no_measure_is_refused_by_file(tmp_path: Path) -> None:
+    """Nothing at all, and numbers whose fourth powers are infinite; smaller ones are measured, and written as JSON."""
+    z, y = draw()
+    np.save(tmp_path / "y.npy", y)
+    for array, message in {
+        "none": (np.zeros((0, 3)), r"not \(0, 3\)"),
+        "narrow": (np.zeros((5, 0)), r"not \(5, 0\)"),
+        "no position": (np.zeros((5, 3, 0)), r"not \(5, 3, 0\)"),
+        "one": (z[:1], "at least two"),
+        "1e80": (z * 1e80, "too large"),
+        "1e4000": (z.astype(np.longdouble) * np.longdouble("1e4000"), "sample 1 holds NaN or infinity")
+        if np.finfo(np.longdouble).maxexp > 2000
+        else (z * np.inf, "sample 1 holds NaN or infinity"),
+    }.values():
+        np.save(tmp_path / "z.npy", array)
+        with pytest.raises(UserError, match=rf"z\.npy.*{message}"):
+            look(tmp_path / "z.npy")
+    for factor in (1e70, 1e-70, 1e-150, 1e-170, 1e-310):
+        np.save(tmp_path / "z.npy", z * factor)
+        json.dumps(look(tmp_path / "z.npy", tmp_path / "y.npy").to_dict(), allow_nan=False)
+
+
+@pytest.mark.parametrize("kind", ["float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "bfloat16", "float16"])
+def test_short_floats_are_taken(kind: str, tmp_path: Path) -> None:
+    z = torch.from_numpy(np.round(draw()[0]))  # which all of them hold
+    save_file({"features": z}, tmp_path / "z.safetensors")
+    save_file({"features": z.to(getattr(torch, kind))}, tmp_path / "short.safetensors")
+    assert look(tmp_path / "short.safetensors").effective_rank == look(tmp_path / "z.safetensors").effective_rank
 
 
 @pytest.mark.parametrize("kind", [">f4", ">f8", ">i2", "<f8", "float128" if hasattr(np, "float128") else "f8"])

@@ -1,3 +1,4 @@
+import os
 from io import BytesIO
 from pathlib import Path
 
@@ -6,6 +7,7 @@ import pytest
 import torch
 from copies import picture, write_folder
 from PIL import Image
+from pydantic import ValidationError
 
 from feddecorr.data import Folder
 from feddecorr.errors import UserError
@@ -114,3 +116,35 @@ def test_photographs_are_turned_as_the_camera_was_held(orientation: int, tmp_pat
     files = {f"{name}/{number}.png": content.getvalue() for name in ("a", "b") for number in range(5)}
     dataset = Folder(path=write_folder(tmp_path / "photographs", files)).read()
     assert np.array_equal(dataset.train.pixels[0, :, :, 0].numpy(), upright)
+
+
+def test_names_that_are_no_text_are_taken_of_pictures_and_refused_of_classes(tmp_path: Path) -> None:
+    """A file's name is any bytes; a class is written into records."""
+    root = write_folder(tmp_path / "pics", pictures())
+    plain = Folder(path=root).load()
+    (root / "cat" / "03.png").rename(root / "cat" / os.fsdecode(b"03\xff\xfe.png"))
+    assert Folder(path=root).load().sha256 == plain.sha256
+    (root / "dog").rename(root / os.fsdecode(b"dog\xff"))
+    with pytest.raises(UserError, match=r"a class is called 'dog\\udcff'.* text in UTF-8"):
+        Folder(path=root).load()
+
+
+def test_a_broken_picture_of_any_name_is_named(tmp_path: Path) -> None:
+    root = write_folder(tmp_path / "pics", pictures())
+    (root / "cat" / os.fsdecode(b"\xff.png")).write_bytes(b"nothing")
+    with pytest.raises(UserError, match="not a picture"):
+        Folder(path=root).load()
+
+
+def test_a_path_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValidationError, match="a path is text in UTF-8"):
+        Folder(path=tmp_path / os.fsdecode(b"\xff"))
+
+
+def test_hidden_files_and_folders_are_no_data(tmp_path: Path) -> None:
+    """What editors and systems leave: `.ipynb_checkpoints` with copies of pictures, `._0.png` with no picture."""
+    left = {f".ipynb_checkpoints/{number}.png": shade(200) for number in range(5)}
+    left |= {"cat/.ipynb_checkpoints/03.png": shade(200), "dog/._03.png": b"nothing"}
+    plain = Folder(path=write_folder(tmp_path / "pics", pictures())).load()
+    found = Folder(path=write_folder(tmp_path / "left", pictures() | left)).load()
+    assert (found.classes, found.sha256) == (plain.classes, plain.sha256)

@@ -9,6 +9,7 @@ import torch
 from small import small
 
 from feddecorr.data import TableFile
+from feddecorr.data.features import read_features
 from feddecorr.errors import UserError
 from feddecorr.runs.pipeline import run
 
@@ -77,6 +78,74 @@ def test_networks_for_images_and_augmentation_are_refused(path: Path) -> None:
         small(f"data=table:{path}")
     with pytest.raises(UserError, match="not for a table of features"):
         small(f"data=table:{path}", "model=mlp", "data.augment=flip")
+
+
+ROWS_OF_TWO = [f"{number / 7:.3f},{number % 5},{'ab'[number % 2]}" for number in range(20)]
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (["a,b,label", *ROWS_OF_TWO, "1.5,2,"], "the label of row 21 is missing"),
+        (["a,b,label", *ROWS_OF_TWO, "1.5,2,NA"], "the label of row 21 is missing"),
+        (["a,b,label", *ROWS_OF_TWO, '1.5,2," "'], "the label of row 21 is missing"),
+        (["a,b,label", *(row.replace("a", "inf").replace("b", "1") for row in ROWS_OF_TWO)], "the label of row 1 is"),
+        (["label,b,label", *(f"{row[-1]}{row[5:]}" for row in ROWS_OF_TWO)], "several columns are called 'label'"),
+        (["a,b,label", *(f"{row},7" for row in ROWS_OF_TWO)], "the rows have 4 cells, but the heading has 3"),
+        (
+            ["a,b,label", *(f"1e9,{row[6:]}" for row in ROWS_OF_TWO), "1000000003,1,a"],
+            "'a' varies too little",
+        ),
+        (
+            ["a,b,label", *(f"{n}e-44,{row[6:]}" for n, row in enumerate(ROWS_OF_TWO))],
+            "'a' varies too little",
+        ),
+    ],
+)
+def test_what_would_be_learned_wrongly_is_refused(tmp_path: Path, lines: list[str], message: str) -> None:
+    """A missing label is no class, a second column of labels no feature, and what float32 rounds away no constant."""
+    (tmp_path / "a.csv").write_text("\n".join(lines) + "\n")
+    with pytest.raises(UserError, match=message):
+        TableFile(path=tmp_path / "a.csv").load()
+
+
+@pytest.mark.parametrize("labels", [["a", None], [1, None], [1.5, float("nan")], [True, None], ["a", "  "]])
+def test_a_missing_label_is_no_class_in_parquet(tmp_path: Path, labels: list[object]) -> None:
+    pq.write_table(
+        pa.table({"a": np.arange(20) / 7, "label": pa.array(labels * 10, from_pandas=True)}), tmp_path / "a.parquet"
+    )
+    with pytest.raises(UserError, match="the label of row 2 is missing"):
+        TableFile(path=tmp_path / "a.parquet").load()
+    with pytest.raises(UserError, match="the label of row 2 is missing"):
+        read_features(tmp_path / "a.parquet")
+
+
+def test_columns_of_parquet_that_say_two_things_are_refused(tmp_path: Path) -> None:
+    x, labels = pa.array(np.arange(20) / 7), pa.array(["a", "b"] * 10)
+    pq.write_table(pa.Table.from_arrays([x, labels, labels], names=["x", "label", "label"]), tmp_path / "a.parquet")
+    with pytest.raises(UserError, match="several columns are called 'label'"):
+        TableFile(path=tmp_path / "a.parquet").load()
+    table().sample(frac=1, random_state=0).to_parquet(tmp_path / "a.parquet")  # with its index
+    with pytest.raises(UserError, match="'__index_level_0__' numbers the rows"):
+        TableFile(path=tmp_path / "a.parquet").load()
+
+
+def test_a_large_constant_numbers_no_rows_and_keeps_its_place(tmp_path: Path) -> None:
+    """Adding one to 10³⁰ changes nothing."""
+    table().assign(large=1e30).to_csv(tmp_path / "a.csv", index=False)
+    assert TableFile(path=tmp_path / "a.csv").load().std[0] == 1
+
+
+def test_labels_are_the_same_with_spaces_around_them(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("a, b, label\n" + "\n".join(ROWS_OF_TWO * 2).replace(",a\n", ", a \n", 5))
+    assert TableFile(path=tmp_path / "a.csv").load().classes == ("a", "b")
+
+
+def test_classes_of_one_number_have_one_order(tmp_path: Path) -> None:
+    """In every process, whatever order its sets have."""
+    names = ["01", "1", "1.0", "1e0", "001", "+1", "x"]
+    table().assign(label=[names[number % 7] for number in range(ROWS)]).to_csv(tmp_path / "a.csv", index=False)
+    assert TableFile(path=tmp_path / "a.csv").load().classes == (*sorted(names[:-1]), "x")
 
 
 def test_what_cannot_be_read_is_told(path: Path, tmp_path: Path) -> None:

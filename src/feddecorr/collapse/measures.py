@@ -16,6 +16,9 @@ from feddecorr.collapse.statistics import CrossMoments, Moments
 from feddecorr.errors import UserError
 from feddecorr.loss.decorrelation import EPSILON
 
+LARGEST = 1e150
+"""Sums of squares below it have squares in float64, and so has all that is measured."""
+
 
 @dataclass(frozen=True)
 class Principal:
@@ -26,8 +29,8 @@ class Principal:
     def __post_init__(self) -> None:
         if self.moments.count < 2:
             raise UserError("one sample has no spread: a diagnosis needs at least two, better more than features")
-        if not torch.isfinite(self.moments.second).all():
-            raise UserError("the representations are too large to be squared in float64")
+        if not (self.moments.second.diagonal() < LARGEST).all():
+            raise UserError("the representations are too large: their fourth powers must be float64 (scale them)")
 
     @cached_property
     def values(self) -> Tensor:

@@ -68,7 +68,7 @@ def _variability(statistics: Statistics, means: Tensor) -> float | None:
     """Return NC1, tr(Σ_W Σ_B⁺)/C: the spread within classes measured by the spread between their means."""
     _, sizes, directions = torch.linalg.svd(means, full_matrices=False)
     seen = sizes > sizes[0] * max(means.shape) * torch.finfo(torch.float64).eps
-    if len(means) < 2 or sizes[0] == 0:
+    if len(means) < 2 or not sizes[seen].square().all() or sizes[0] == 0:  # too small to be squared, or nothing at all
         return None
     axes = directions[seen]  # the d-dimensional part without which Σ_B⁺ is zero
     total = ((axes @ statistics.moments.scatter) * axes).sum(1)

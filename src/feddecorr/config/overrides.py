@@ -11,7 +11,7 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
-from feddecorr.core.text import parse_json, read_list
+from feddecorr.core.text import is_text, parse_json, read_list
 from feddecorr.errors import UserError
 
 SEVERAL = ("regularizers", "transforms", "trackers", "evaluation.measures")
@@ -25,7 +25,7 @@ def read_overrides(words: Iterable[str], onto: Mapping[str, Any] | None = None) 
     """
     settings: dict[str, Any] = deepcopy(dict(onto or {}))
     for word in words:
-        if not _is_text(word):
+        if not is_text(word):
             raise UserError(f"{word!r}: a setting is text in UTF-8")
         key, equals, text = word.partition("=")
         if not equals:
@@ -72,14 +72,6 @@ def flatten(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         else:
             flat[f"{prefix}{key}"] = value
     return flat
-
-
-def _is_text(word: str) -> bool:
-    try:
-        word.encode()
-    except UnicodeEncodeError:  # bytes of the command line that are no UTF-8 come as halves of letters
-        return False
-    return True
 
 
 def _value(text: str) -> Any:

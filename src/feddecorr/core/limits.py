@@ -5,13 +5,14 @@ from __future__ import annotations
 import io
 import math
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from feddecorr.core.text import is_text
 from feddecorr.errors import UserError
 
 PACKED = 100
@@ -37,6 +38,9 @@ COMMANDS = 1_000_000
 
 CLASSES = 4096
 """Classes that a data set may have: what is measured of them grows with their square."""
+
+LONGEST_CLASS = 1000
+"""Characters that the name of a class may have."""
 
 WIDEST = 1 << 14
 """Features that a sample may have: their covariance takes `TOTAL` then."""
@@ -87,6 +91,14 @@ def check_classes(count: int) -> None:
     """Refuse more classes than can be told apart."""
     if count > CLASSES:
         raise UserError(f"{count:,} classes are too many: at most {CLASSES:,}")
+
+
+def check_class_names(names: Iterable[str]) -> None:
+    """Refuse names of classes that no record could hold."""
+    for name in names:
+        if len(name) > LONGEST_CLASS or not is_text(name):
+            said = f"text in UTF-8 of at most {LONGEST_CLASS} characters"
+            raise UserError(f"a class is called {brief(name)!a}: a class needs a name that is {said}")
 
 
 def check_columns(count: int) -> None:

@@ -59,6 +59,15 @@ def _whole(word: str) -> int:
     return int(word)
 
 
+def is_text(word: str) -> bool:
+    """Tell whether UTF-8 can write it: in words of commands and names of files, other bytes come as half letters."""
+    try:
+        word.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """Controls of terminals (but tab and newline), of the direction of writing and of lines; halves of letters."""
 

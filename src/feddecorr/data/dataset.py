@@ -18,9 +18,10 @@ from pydantic import BeforeValidator, Field, PositiveInt, field_validator
 from torch import Tensor
 
 from feddecorr.core.checks import shown
+from feddecorr.core.limits import check_class_names
 from feddecorr.core.randomness import frozen_stream
 from feddecorr.core.registry import Config
-from feddecorr.core.text import read_list
+from feddecorr.core.text import is_text, read_list
 from feddecorr.errors import UserError
 
 
@@ -67,6 +68,7 @@ class Dataset:
     @classmethod
     def of(cls, train: Images, test: Images, classes: tuple[str, ...]) -> Dataset:
         """Return a data set with the mean and standard deviation of its training images."""
+        check_class_names(classes)
         mean, std = _constants(train.pixels)
         return cls(train, test, classes, mean, std, content_digest(train, test))
 
@@ -274,6 +276,8 @@ class UserData(Data):
     @field_validator("path")
     @classmethod
     def _resolve(cls, path: Path) -> Path:
+        if not is_text(str(path)):
+            raise ValueError(f"{str(path)!r}: a path is text in UTF-8")
         return path.expanduser().absolute()  # a run may be resumed from elsewhere
 
     def pinned(self, sha256: str | None = None) -> Self:

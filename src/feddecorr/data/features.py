@@ -17,7 +17,7 @@ from feddecorr.collapse.diagnosis import Diagnosis
 from feddecorr.collapse.statistics import CHUNK, Batch
 from feddecorr.core.files import load_tensors, reading
 from feddecorr.core.limits import MEMBER, brief, check_classes, check_width, read_npz
-from feddecorr.data.tables import LABELS, read_csv, read_table
+from feddecorr.data.tables import LABELS, labels_of, read_csv, read_table
 from feddecorr.errors import UserError
 from feddecorr.loss.decorrelation import as_batch
 
@@ -41,9 +41,8 @@ class Features:
         """Yield the features in batches of `step` samples."""
         kind = _torch_kind(self.array.dtype)
         for start in range(0, len(self.array), step):
-            part = np.array(self.array[start : start + step]).astype(
-                kind, copy=False
-            )  # torch does not accept read-only memory
+            with np.errstate(over="ignore"):  # what is too large is infinite then, and refused
+                part = np.array(self.array[start : start + step]).astype(kind, copy=False)  # torch wants to own memory
             if not (fine := np.isfinite(part.reshape(len(part), -1)).all(axis=1)).all():
                 raise UserError(f"{self.path}: sample {start + int(np.argmin(fine)) + 1} holds NaN or infinity")
             labels = None if self.labels is None else self.labels[start : start + step]
@@ -75,7 +74,8 @@ def diagnose_features(files: Sequence[tuple[Path, Path | None]]) -> Iterator[Dia
             pairs = zip(batches, first[0].batches(step), strict=True)
             batches = (mine._replace(reference=theirs.z) for mine, theirs in pairs)
         name = str(path) if alike else path.name
-        found = Diagnosis.of_features(name, batches, reference=None if first is None else first[1])
+        with reading(path):
+            found = Diagnosis.of_features(name, batches, reference=None if first is None else first[1])
         first = first or (features, found)
         yield found
 
@@ -88,7 +88,7 @@ def read_features(path: Path, labels: Path | None = None) -> Features:
     features, included = _features(path)
     found = included if labels is None else _pick(_read(labels), "labels", labels)
     numbers = None if found is None else _class_numbers(found, labels or path)
-    if features.ndim < 2:
+    if features.ndim < 2 or 0 in features.shape:
         raise UserError(f"{path}: features have the shape (samples, features), not {features.shape}")
     if features.dtype.kind not in "fiub":
         raise UserError(f"{path}: features are numbers, not {features.dtype}")
@@ -123,7 +123,7 @@ def _class_numbers(labels: AnyArray, path: Path) -> Tensor:
         raise UserError(f"{path}: labels are one class for each sample, not of shape {labels.shape}")
     if flat.dtype.kind not in "iubfUS":
         raise UserError(f"{path}: labels are whole numbers or names of classes, not {flat.dtype}")
-    if flat.dtype.kind in "fu" and not (whole := (flat == np.round(flat)) & (abs(flat) < 2.0**63)).all():
+    if flat.dtype.kind in "fu" and not (whole := (flat == np.round(flat)) & (abs(flat) < np.float64(2.0**63))).all():
         row = int(np.argmin(whole))
         said = f"that of row {row + 1} is {flat[row]}"
         raise UserError(f"{path}: labels are whole numbers or names of classes, but {said}")
@@ -156,7 +156,7 @@ def _read_safetensors(path: Path) -> Mapping[str, AnyArray]:
 
 
 def _to_numpy(tensor: Tensor) -> AnyArray:
-    return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
+    return (tensor.float() if tensor.is_floating_point() and tensor.itemsize < 4 else tensor).numpy()
 
 
 def _read_parquet(path: Path) -> Mapping[str, AnyArray]:
@@ -171,7 +171,7 @@ def _read_parquet(path: Path) -> Mapping[str, AnyArray]:
         raise UserError(f"{path}: the column '{brief(wordy[0])}' holds no numbers; labels are in a column 'label'")
     arrays = {} if features.empty else {"features": features.to_numpy(np.float64)}
     for name in marked:
-        labels = table[name].to_numpy()
+        labels = labels_of(path, table[name]).to_numpy()
         arrays["labels"] = labels if labels.dtype.kind in "iubf" else labels.astype(str)
     return arrays
 

@@ -25,8 +25,8 @@ class Folder(UserData):
     """Your own pictures in one folder per class: data=folder:PATH.
 
     PATH contains the folders of the classes, or `train` and `test` (or `val`) that contain them. Without those,
-    every fifth picture of a class, in the order of names, is a test image. Decoded pixels are kept in the cache
-    until a file changes.
+    every fifth picture of a class, in the order of names, is a test image. Hidden files and folders (`.name`) are left
+    out. Decoded pixels are kept in the cache until a file changes.
     """
 
     path: Path = Field(description="the folder")
@@ -53,7 +53,7 @@ class Folder(UserData):
         test = next((self.path / name for name in TEST_NAMES if (self.path / name).is_dir()), None)
         split = test is not None and (self.path / "train").is_dir()
         root = self.path / "train" if split else self.path
-        classes = tuple(sorted(folder.name for folder in root.iterdir() if _pictures(folder)))
+        classes = tuple(sorted(folder.name for folder in _shown(root) if _pictures(folder)))
         if not classes:
             raise UserError(f"{root}: expected a folder of pictures for each class, found none")
         with reading(root):
@@ -85,7 +85,7 @@ def read_picture(path: Path) -> bytes:
 
 def digest_of(lines: Sequence[str]) -> str:
     """Return a digest of the lines."""
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+    return hashlib.sha256("\n".join(lines).encode(errors="surrogateescape")).hexdigest()  # as names are on the disk
 
 
 def stamp_of(path: Path) -> str:
@@ -95,13 +95,24 @@ def stamp_of(path: Path) -> str:
 
 
 def _pictures(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())
+    return sorted(
+        path
+        for path in folder.rglob("*")
+        if path.suffix.lower() in SUFFIXES
+        and path.is_file()
+        and not any(part.startswith(".") for part in path.relative_to(folder).parts)
+    )
+
+
+def _shown(root: Path) -> list[Path]:
+    """Return what is in a folder in the order of names, but for what is hidden, such as `.ipynb_checkpoints`."""
+    return sorted(path for path in root.iterdir() if not path.name.startswith("."))
 
 
 def _label(root: Path, numbers: Mapping[str, int]) -> Labelled:
     """Return the pictures of each class below the folder."""
     found = []
-    for folder in sorted(root.iterdir()):
+    for folder in _shown(root):
         pictures = _pictures(folder)
         if pictures and folder.name not in numbers:
             raise UserError(f"{folder}: no training folder has this class; there are: {', '.join(sorted(numbers))}")

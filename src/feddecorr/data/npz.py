@@ -81,8 +81,9 @@ class Npz(UserData):
         count = 1 + int(max(train.labels.max(), test.labels.max()))
         if "classes" not in arrays:
             return tuple(str(label) for label in range(count))
-        names = tuple(str(name) for name in arrays["classes"].reshape(-1).tolist())
+        found = arrays["classes"].reshape(-1).tolist()
         with reading(self.path):
+            names = tuple(name.decode() if isinstance(name, bytes) else str(name) for name in found)
             check_classes(len(names))
         if len(names) < count:
             raise UserError(f"{self.path}: {len(names)} names of classes, but labels up to {count - 1}")

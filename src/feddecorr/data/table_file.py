@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -13,13 +14,21 @@ from pydantic import Field, field_validator
 from feddecorr.core.files import reading
 from feddecorr.core.limits import brief, check_classes
 from feddecorr.data.dataset import Augmentation, Dataset, Images, UserData, split_off_test
-from feddecorr.data.tables import read_table
+from feddecorr.data.tables import labels_of, read_table
 from feddecorr.errors import UserError, nearest
 
 if TYPE_CHECKING:
     import pandas as pd
 
 LABELS = ("label", "class", "target", "y")
+
+FLOAT32 = np.finfo(np.float32)
+
+STEPS = 16
+"""Steps of float32 that a standard deviation has at least."""
+
+SMALLEST = 100 / float(FLOAT32.max)
+"""A standard deviation whose reciprocal is a float32, with room for some hundred deviations."""
 
 
 class TableFile(UserData):
@@ -49,19 +58,35 @@ class TableFile(UserData):
         """Return features as images of one pixel, with a channel for each."""
         table = read_table(self.path)
         label = self._column(self.label, LABELS, table)
-        words = table.pop(label).astype(str).tolist()
+        words = labels_of(self.path, table.pop(label)).astype(str).tolist()
         with reading(self.path):
             check_classes(len(set(words)))
-        names = sorted(set(words), key=lambda name: (0, float(name), "") if _is_number(name) else (1, 0.0, name))
+        names = sorted(set(words), key=lambda name: (0, float(name), name) if _is_number(name) else (1, 0.0, name))
         numbers = {name: number for number, name in enumerate(names)}
         y = torch.tensor([numbers[word] for word in words])
         out = self._test_rows(table, y)
         x = torch.from_numpy(self._features(table)[:, np.newaxis, np.newaxis, :])
-        return Dataset.of(Images(x[~out], y[~out]), Images(x[out], y[out]), tuple(names))
+        dataset = Dataset.of(Images(x[~out], y[~out]), Images(x[out], y[out]), tuple(names))
+        self._refuse_unresolved(table.iloc[np.flatnonzero(~out.numpy())], dataset.std)
+        return dataset
+
+    def _refuse_unresolved(self, train: pd.DataFrame, deviations: Sequence[float]) -> None:
+        """Refuse features of which float32 would leave little more than rounding."""
+        for place, (name, deviation) in enumerate(zip(train.columns, deviations, strict=True)):
+            column = train.iloc[:, place].to_numpy(np.float64)
+            largest, varies = float(np.abs(column).max()), bool((column != column[0]).any())
+            spread = float((column / (largest or 1)).std())
+            if varies and (spread < STEPS * FLOAT32.eps or deviation < SMALLEST):
+                raise UserError(
+                    f"{self.path}: '{brief(name)}' varies too little for float32 (by {spread * largest:.3g} around "
+                    f"{column.mean():.6g}): subtract a constant from it, or scale it"
+                )
 
     def _column(self, asked: str | None, known: tuple[str, ...], table: pd.DataFrame) -> str:
         names = [str(name) for name in table.columns]
         found = next((name for name in ((asked,) if asked else known) if name in names), None)
+        if names.count(found or "") > 1:
+            raise UserError(f"{self.path}: several columns are called '{brief(found)}'")
         if found is None:
             wanted = f"'{asked}'" if asked else " or ".join(known)
             raise UserError(f"{self.path}: no column {wanted}: {brief(nearest(asked or known[0], names))}")

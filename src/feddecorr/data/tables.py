@@ -26,6 +26,9 @@ LABELS = ("label", "labels", "class", "target", "y")
 INDEXES = ("id", "idx", "index", "row")
 """Headings of a column that numbers the rows, even with gaps."""
 
+PARQUET_INDEX = "__index_level_"
+"""What pandas calls an index that it writes into a parquet file, and this number of it."""
+
 NO_INDEX = "write the file without an index (pandas: to_csv(…, index=False))"
 
 AnyArray = NDArray[Any]
@@ -56,14 +59,15 @@ def read_table(path: Path) -> pd.DataFrame:
         raise
     except Exception as error:  # whatever the readers raise on a damaged file
         raise UserError(f"{path} is not a readable table: {brief(str(error))}") from error
-    if nameless := [name for name in map(str, table.columns) if name.startswith("Unnamed: ")]:
+    if "" in (names := list(map(str, table.columns))):
         raise UserError(
-            f"{path}: a column has no heading ({nameless[0]}); if it is an index, write the table without it "
-            "(to_csv(…, index=False)), else give it a name"
+            f"{path}: a column has no heading (the {names.index('') + 1}. one); if it is an index, write the table "
+            "without it (to_csv(…, index=False)), else give it a name"
         )
     for place, name in enumerate(map(str, table.columns)):
         column = table.iloc[:, place]
-        if name.lower() in INDEXES or (place == 0 and column.dtype.kind in "iuf" and _counts_rows(column.to_numpy())):
+        numbered = name.lower() in INDEXES or name.startswith(PARQUET_INDEX)
+        if numbered or (place == 0 and column.dtype.kind in "iuf" and _counts_rows(column.to_numpy())):
             raise UserError(
                 f"{path}: the column '{name}' numbers the rows; if it is an index, write the table without it "
                 "(to_csv(…, index=False)), else give it another name, and do not put it first"
@@ -73,8 +77,26 @@ def read_table(path: Path) -> pd.DataFrame:
 
 def _pandas_csv(path: Path, library: Any) -> Any:
     with reading(path):
-        check_columns(len(next(_rows(path), (0, []))[1]))
-    return library.read_csv(path)
+        heading = next(_rows(path), (0, []))[1]
+        check_columns(len(heading))
+    table = library.read_csv(path)
+    width = table.shape[1] + (0 if isinstance(table.index, library.RangeIndex) else table.index.nlevels)
+    if width != len(heading):  # pandas takes what stands before the columns for an index
+        raise UserError(f"{path}: the rows have {width} cells, but the heading has {len(heading)}")
+    return table.set_axis([name.strip() for name in heading], axis="columns")  # pandas renames those that repeat
+
+
+def labels_of(path: Path, column: pd.Series[Any]) -> pd.Series[Any]:
+    """Return a column of labels, text without the spaces around it; a missing one is refused, with its row."""
+    if column.dtype.kind not in "biuf":
+        column = column.map(lambda value: value.strip() if isinstance(value, str) else value)
+    missing = column.isna() | column.isin(["", np.inf, -np.inf])
+    if missing.any():
+        raise UserError(
+            f"{path}: the label of row {int(missing.to_numpy().argmax()) + 1} is missing or infinite: no cell may "
+            "be empty, nor hold what stands for that (NA, null, None and the like)"
+        )
+    return column
 
 
 def _pandas_parquet(path: Path, library: Any) -> Any:
@@ -118,7 +140,7 @@ def _counts_rows(column: AnyArray) -> bool:
     """Tell whether a column holds consecutive numbers, each once and in any order, like an index."""
     if len(column) < 3 or not np.isfinite(column).all():
         return False
-    return bool((np.sort(column) == column.min() + np.arange(len(column))).all())
+    return bool((np.diff(np.sort(column)) == 1).all())
 
 
 def _first_two(path: Path) -> tuple[list[str], list[str]]:
