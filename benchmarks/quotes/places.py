@@ -7,6 +7,16 @@ from collections.abc import Callable
 
 from benchmarks.quotes import costs, faults, flower, hostile, judged, pairs, reached, speeds, studied, theory
 
+DEAD = {
+    "Features that never vary": [
+        "seeds",
+        "dead features",
+        "of",
+        "effective rank",
+        "accuracy (%), last round",
+        "accuracy (%), all rounds",
+    ]
+}
 PLACE = re.compile(r"(<!-- quote ([a-z-]+) -->)(\s*).*?(\s*)(<!-- end -->)", re.DOTALL)
 QUOTES: dict[str, Callable[[], str]] = {
     "loss-scale": reached.loss_scale,
@@ -44,19 +54,9 @@ QUOTES: dict[str, Callable[[], str]] = {
     "hostile-feddyn": hostile.accuracies("feddyn"),
     "gains-by-alpha": pairs.by_alpha("small"),
     "gains-by-alpha-many": pairs.by_alpha("many"),
-    "dying": studied.part_of(
-        "dying",
-        ["model", "regularizer"],
-        {
-            "Features that never vary": [
-                "seeds",
-                "dead features",
-                "of",
-                "effective rank",
-                "accuracy (%), last round",
-            ]
-        },
-    ),
+    "dying": studied.part_of("dying", ["model", "regularizer"], DEAD),
+    "dying-by-beta": studied.part_of("dying-by-beta", ["model", "clients", "beta"], DEAD),
+    "dying-larger": studied.part_of("dying-larger", ["model", "regularizer"], DEAD),
     "claims": judged.claims,
     "claims-count": judged.counts,
     "claims-settings": judged.settings,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from statistics import fmean
 
@@ -12,6 +12,7 @@ from feddecorr.report.figures import draw
 from feddecorr.report.picture import SPECTRUM, THRESHOLD, Panel, Picture, Series, band_series, mean_series
 from feddecorr.results import curves
 from feddecorr.results.groups import Cell, split_by
+from feddecorr.results.sample import Sample
 from feddecorr.results.study import Figure, Finding
 from feddecorr.results.summary import STATISTICS
 
@@ -38,24 +39,26 @@ def all_client_spectra(*, panels: Sequence[str]) -> Make:
     return _figures("Local models, mean over all clients", curves.mean_client_spectrum, panels, SPECTRUM)
 
 
-def over(axis: str, *, panels: Sequence[str]) -> Make:
-    """Make a figure of the accuracy over the values of a label for each panel.
+def over(axis: str, *, panels: Sequence[str], measure: str = "accuracy") -> Make:
+    """Make a figure of a measure over the values of a label for each panel.
 
-    It is the mean of the last ten rounds, or that of the last where there are too few.
+    Accuracy is the mean of the last ten rounds, or that of the last where there are too few; others are of the last.
     """
+    what = measure.replace("_", " ")
 
     def make(results: GridResults) -> list[Finding]:
         short = any(cell.runs and not cell.sample("last_ten").values for cell in results.cells)
-        statistic = "last" if short else "last_ten"
+        statistic = "last" if short or measure != "accuracy" else "last_ten"
         found: list[Finding] = []
         for title, cells in split_by(results.cells, panels):
             rest = [name for name in cells[0].labels if name not in (axis, *panels) and _differs(cells, name)]
             lines: dict[str, list[Cell]] = {}
             for cell in cells:
-                lines.setdefault(cell.name(rest) or "accuracy", []).append(cell)
-            series = [_over(axis, name, line, statistic) for name, line in lines.items()]
-            axes = (axis, f"accuracy, {STATISTICS[statistic]}")
-            found.append(_figure(f"Accuracy by {axis}: {title}", axes, series))
+                lines.setdefault(cell.name(rest) or what, []).append(cell)
+            sample_of = partial(Cell.sample, statistic=statistic, measure=measure)
+            series = [_over(axis, name, line, sample_of) for name, line in lines.items()]
+            axes = (axis, f"{what}, {STATISTICS[statistic]}")
+            found.append(_figure(f"{what.capitalize()} by {axis}: {title}", axes, series))
         return found
 
     return make
@@ -90,8 +93,8 @@ def _differs(cells: Sequence[Cell], name: str) -> bool:
     return len({cell.labels[name] for cell in cells}) > 1
 
 
-def _over(axis: str, name: str, line: Sequence[Cell], statistic: str) -> Series:
-    samples = [(float(cell.labels[axis]), cell.sample(statistic)) for cell in line]
+def _over(axis: str, name: str, line: Sequence[Cell], sample_of: Callable[[Cell], Sample]) -> Series:
+    samples = [(float(cell.labels[axis]), sample_of(cell)) for cell in line]
     known = [(place, list(sample.values.values())) for place, sample in samples if sample.values]
     means, spread = [fmean(values) for _, values in known], [curves.spread(values) for _, values in known]
     return band_series(name, [place for place, _ in known], means, spread)

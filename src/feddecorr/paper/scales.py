@@ -72,6 +72,7 @@ NETWORKS = {
     "convnet": "model=convnet",
     "convnet with GroupNorm": "model=convnet model.norm=group",
     "transformer": "model=transformer",
+    "resnet18 with GroupNorm": "model=resnet18 model.norm=group",
 }
 """Networks that differ in what stands before the representation."""
 
@@ -80,6 +81,7 @@ SOON = "rounds=12 training.epochs=2 training.lr=0.01 training.schedule=constant"
 
 EARLY = {
     **{name: f"{words} {SOON}" for name, words in NETWORKS.items()},
+    "resnet18 with GroupNorm": f"{NETWORKS['resnet18 with GroupNorm']} model.width=0.25 model.stem=2 {SOON}",
     "small resnet20": "model=resnet20 model.stem=2",
 }
 
@@ -203,6 +205,8 @@ REDUCED: Grids = {
     "swing": {},
     "rivals": {},
     "dying": {},
+    "dying-by-beta": {},
+    "dying-larger": {},
     "schedule": {"data": ("cifar10",)},
 }
 """What is left of the studies where a run of everything would take too long."""
@@ -313,6 +317,8 @@ SMOKE = StudyScale(
         "swing": {"alpha": (0.05,)},
         "rivals": {"alpha": (0.05,)},
         "dying": {"model": ("perceptron",), "alpha": (0.05,)},
+        "dying-by-beta": {"model": ("perceptron",), "clients": (4, 1), "beta": (0, 0.1), "alpha": (0.05,)},
+        "dying-larger": {"data.size": (8,), "model": ("perceptron",), "alpha": (0.05,)},
         "schedule": {"alpha": (0.05,)},
     },
 )

@@ -99,6 +99,8 @@ STUDIES: dict[str, Study] = {
     "swing": beyond.SWING,
     "rivals": rivals.RIVALS,
     "dying": beyond.DYING,
+    "dying-by-beta": beyond.DYING_BY_BETA,
+    "dying-larger": beyond.DYING_LARGER,
 }
 """In the order of the paper, and then beyond it."""
 

@@ -92,8 +92,9 @@ def living(results: GridResults) -> list[Finding]:
         "of": dimensions,
         "effective rank": measured("last", "effective_rank", 1),
         "accuracy (%), last round": measured("last", factor=100),
+        "accuracy (%), all rounds": measured("transient", factor=100),
     }
-    note = f"Of the global model after the last round. {results.note}"
+    note = f"Of the global model after the last round, but for the mean accuracy of all rounds. {results.note}"
     return [tabulate("Features that never vary", results.cells, columns, note)]
 
 
@@ -120,6 +121,38 @@ DYING = Grid(
     makes=(living, gains()),
 )
 """Where nothing normalizes before the representation, a dead feature is the cheapest uncorrelated one."""
+
+DYING_BY_BETA = Grid(
+    name="dying-by-beta",
+    shows="features that FedDecorr kills, by its strength, with ten clients and centralised",
+    place="beyond the paper",
+    axes={
+        "data": ("cifar10",),
+        "method": ("fedavg",),
+        "model": ("perceptron", "lenet"),
+        "clients": (10, 1),
+        "beta": (0, 0.01, 0.1, 1),
+        "alpha": (0.1,),
+    },
+    makes=(living, over("beta", panels=("model",), measure="dead_features")),
+)
+"""Does it take clients at all? One client holds all data, and trains as long as the ten do together."""
+
+DYING_LARGER = Grid(
+    name="dying-larger",
+    shows="features that FedDecorr kills on images of full size: MOON's CNN, and a ResNet with GroupNorm",
+    place="beyond the paper",
+    axes={
+        "data": ("cifar10",),
+        "data.size": (32,),
+        "method": ("fedavg",),
+        "model": ("lenet", "resnet18 with GroupNorm"),
+        "regularizer": (*BOTH, "feddecorr, dying counted"),
+        "alpha": (0.1,),
+    },
+    makes=(living, gains()),
+)
+"""MOON's network for CIFAR-10 is LeNet without its projection head."""
 
 
 def before_and_after(results: GridResults) -> list[Finding]:
