@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from command_line import CommandLine
@@ -15,6 +16,9 @@ from small import small, write_settings
 
 from feddecorr.cli.console import escape_unprintable, print_text
 from feddecorr.core import files
+from feddecorr.core.registry import Config
+from feddecorr.paper.theory.studies import STUDIES
+from feddecorr.paper.theory_settings import Flow
 from feddecorr.runs.directory import read_mark, write_weights
 from feddecorr.runs.pipeline import run
 
@@ -213,7 +217,11 @@ def test_letters_that_an_encoding_lacks_are_spelled(monkeypatch: pytest.MonkeyPa
 def test_a_theory_that_cannot_be_written_is_not_computed(
     feddecorr: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("feddecorr.paper.theory.studies.flow.study_flow", lambda *_: pytest.fail("it was computed"))
+    def compute(*_: object) -> NoReturn:
+        pytest.fail("it was computed")
+
+    kind: type[Config] = Flow
+    monkeypatch.setitem(STUDIES, kind, compute)
     (tmp_path / "file").touch()
     refused = feddecorr("theory", "flow", "--out", tmp_path / "file" / "below")
     assert refused.code == 2

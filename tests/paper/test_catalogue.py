@@ -157,8 +157,7 @@ def test_the_theory_is_computed_where_it_is_shown() -> None:
 def test_data_that_are_not_here_are_missing_and_stop_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The alignment figure of the paper is on MNIST."""
     monkeypatch.setenv("FEDDECORR_DATA", str(tmp_path))
-    (compute, settings) = PARTS["paper"][2]
-    monkeypatch.setitem(PARTS, "paper", ((compute, settings),))
+    monkeypatch.setitem(PARTS, "paper", PARTS["paper"][2:3])
     (finding,) = STUDIES["theory"].findings([], "paper")
     assert isinstance(finding, Table)
     assert "data get mnist" in finding.rows[0][0]

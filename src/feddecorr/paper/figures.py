@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from statistics import fmean
 
@@ -12,9 +12,11 @@ from feddecorr.report.figures import draw
 from feddecorr.report.picture import SPECTRUM, THRESHOLD, Panel, Picture, Series, band_series, mean_series
 from feddecorr.results import curves
 from feddecorr.results.groups import Cell, split_by
-from feddecorr.results.sample import Sample
 from feddecorr.results.study import Figure, Finding
 from feddecorr.results.summary import STATISTICS
+
+Lines = Mapping[str, Sequence[Cell]]
+"""The cells of each line of a figure, by its name; a single line has none."""
 
 BETWEEN_SEEDS = "Means over seeds; bands reach one standard deviation up and down."
 
@@ -49,31 +51,40 @@ def over(axis: str, *, panels: Sequence[str], measure: str = "accuracy") -> Make
     def make(results: GridResults) -> list[Finding]:
         short = any(cell.runs and not cell.sample("last_ten").values for cell in results.cells)
         statistic = "last" if short or measure != "accuracy" else "last_ten"
-        found: list[Finding] = []
-        for title, cells in split_by(results.cells, panels):
-            rest = [name for name in cells[0].labels if name not in (axis, *panels) and _differs(cells, name)]
-            lines: dict[str, list[Cell]] = {}
-            for cell in cells:
-                lines.setdefault(cell.name(rest) or what, []).append(cell)
-            sample_of = partial(Cell.sample, statistic=statistic, measure=measure)
-            series = [_over(axis, name, line, sample_of) for name, line in lines.items()]
-            axes = (axis, f"{what}, {STATISTICS[statistic]}")
-            found.append(_figure(f"{what.capitalize()} by {axis}: {title}", axes, series))
-        return found
+
+        def series(lines: Lines, _: str) -> list[Series]:
+            return [_over(axis, name or what, line, statistic, measure) for name, line in lines.items()]
+
+        axes = (axis, f"{what}, {STATISTICS[statistic]}")
+        return _by_panel(f"{what.capitalize()} by {axis}", axes, results, panels, series, along=axis)
 
     return make
 
 
 def _figures(what: str, curve: curves.Curve, panels: Sequence[str], axes: tuple[str, str]) -> Make:
-    def make(results: GridResults) -> list[Finding]:
-        found: list[Finding] = []
-        for title, cells in split_by(results.cells, panels):
-            rest = [name for name in cells[0].labels if name not in panels and _differs(cells, name)]
-            series = mean_series({cell.name(rest) or title: list(map(curve, cell.runs.values())) for cell in cells})
-            found.append(_figure(f"{what}: {title}", axes, series))
-        return found
+    def series(lines: Lines, panel: str) -> list[Series]:
+        return mean_series(
+            {name or panel: [curve(run) for cell in line for run in cell.runs.values()] for name, line in lines.items()}
+        )
 
-    return make
+    return lambda results: _by_panel(what, axes, results, panels, series)
+
+
+def _by_panel(
+    title: str,
+    axes: tuple[str, str],
+    results: GridResults,
+    panels: Sequence[str],
+    series: Callable[[Lines, str], list[Series]],
+    along: str = "",
+) -> list[Finding]:
+    """Return a figure for each panel, whose lines are named by the labels that differ between them."""
+    found: list[Finding] = []
+    for panel, cells in split_by(results.cells, panels):
+        rest = [name for name in cells[0].labels if name not in (along, *panels) and _differs(cells, name)]
+        lines = dict(split_by(cells, rest))
+        found.append(_figure(f"{title}: {panel}", axes, series(lines, panel)))
+    return found
 
 
 def _figure(title: str, axes: tuple[str, str], series: Sequence[Series]) -> Figure:
@@ -93,8 +104,8 @@ def _differs(cells: Sequence[Cell], name: str) -> bool:
     return len({cell.labels[name] for cell in cells}) > 1
 
 
-def _over(axis: str, name: str, line: Sequence[Cell], sample_of: Callable[[Cell], Sample]) -> Series:
-    samples = [(float(cell.labels[axis]), sample_of(cell)) for cell in line]
+def _over(axis: str, name: str, line: Sequence[Cell], statistic: str, measure: str) -> Series:
+    samples = [(float(cell.labels[axis]), cell.sample(statistic, measure)) for cell in line]
     known = [(place, list(sample.values.values())) for place, sample in samples if sample.values]
     means, spread = [fmean(values) for _, values in known], [curves.spread(values) for _, values in known]
     return band_series(name, [place for place, _ in known], means, spread)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -61,77 +61,59 @@ def named(text: str, of: Published, labels: Labels) -> str:
     return text if of.labels["data"] == labels.get("data") else f"{text} ({of.labels['data']})"
 
 
+@dataclass(frozen=True)
+class Stored:
+    """A table as the file has it: under its key, tables in tables by the values of `levels`; `all_have` the rest."""
+
+    key: str
+    levels: Sequence[str]
+    all_have: Labels = field(default_factory=dict)
+
+    def read(self, document: Mapping[str, Any]) -> Iterator[Published]:
+        """Yield its numbers."""
+        yield from self._below(document[self.key], self.levels, self.all_have)
+
+    def _below(self, found: Any, levels: Sequence[str], labels: Labels) -> Iterator[Published]:
+        if levels:
+            for text, inner in found.items():
+                yield from self._below(inner, levels[1:], {**labels, **READ[levels[0]](text)})
+        elif isinstance(found, Mapping):
+            yield Published(labels, found["mean"], found["std"])
+        else:
+            yield Published(labels, found)
+
+
+READ: dict[str, Callable[[str], Labels]] = {
+    "data": lambda text: {"data": text},
+    "row": lambda text: dict(zip(("method", "regularizer"), ROWS[text], strict=True)),
+    "alpha": lambda text: {"alpha": text if text == "inf" else float(text)},
+    "clients": lambda text: {"clients": int(text)},
+    "epochs": lambda text: {"epochs": int(text)},
+    "model": lambda text: {"model": text.lower()},
+    "classes": lambda text: {"classes": int(text.removeprefix("C="))},
+}
+"""The labels that a key of the file stands for, by level."""
+
+STORED = {
+    "main": Stored(
+        "main_tables (CIFAR10/100, TinyImageNet; 10 clients; incl. appendix rows Scaffold, FedNova)",
+        ("data", "row", "alpha"),
+    ),
+    "clients": Stored("clients_ablation (TinyImageNet, FedAvg)", ("clients", "row", "alpha"), {"data": "tinyimagenet"}),
+    "epochs": Stored("local_epochs_ablation (FedAvg)", ("epochs", "data", "row", "alpha")),
+    "decorrelation": Stored("decorrelation_methods (TinyImageNet, FedAvg)", ("alpha", "row"), {"data": "tinyimagenet"}),
+    "architectures": Stored(
+        "architectures (CIFAR10, alpha 0.05)", ("model", "row"), {"data": "cifar10", "alpha": 0.05}
+    ),
+    "classes": Stored("classes_per_client (CIFAR10, 10 clients)", ("classes", "row"), {"data": "cifar10"}),
+    "computation": Stored(
+        "computation (minutes for one round, 10 clients, alpha 0.5, one V100)", ("row", "data"), {"alpha": 0.5}
+    ),
+}
+
+
 @cache
 def tables() -> Mapping[str, tuple[Published, ...]]:
     """Read all tables; a key that is missing in the file is an error at once."""
-    text = files("feddecorr.paper").joinpath("data/paper_results.json").read_text()
-    stored: dict[str, Any] = json.loads(text)
-    return {name: tuple(read(stored)) for name, read in _READERS.items()}
-
-
-def _row(name: str, **labels: Label) -> Labels:
-    method, regularizer = ROWS[name]
-    return {**labels, "method": method, "regularizer": regularizer}
-
-
-def _alpha(text: str) -> Label:
-    return text if text == "inf" else float(text)
-
-
-def _main(stored: dict[str, Any]) -> Iterator[Published]:
-    key = "main_tables (CIFAR10/100, TinyImageNet; 10 clients; incl. appendix rows Scaffold, FedNova)"
-    for data, rows in stored[key].items():
-        for row, columns in rows.items():
-            for alpha, value in columns.items():
-                yield Published(_row(row, data=data, alpha=_alpha(alpha)), value["mean"], value["std"])
-
-
-def _clients(stored: dict[str, Any]) -> Iterator[Published]:
-    for clients, rows in stored["clients_ablation (TinyImageNet, FedAvg)"].items():
-        for row, columns in rows.items():
-            for alpha, mean in columns.items():
-                labels = _row(row, data="tinyimagenet", clients=int(clients), alpha=_alpha(alpha))
-                yield Published(labels, mean)
-
-
-def _epochs(stored: dict[str, Any]) -> Iterator[Published]:
-    for epochs, sets in stored["local_epochs_ablation (FedAvg)"].items():
-        for data, rows in sets.items():
-            for row, columns in rows.items():
-                for alpha, mean in columns.items():
-                    yield Published(_row(row, data=data, epochs=int(epochs), alpha=_alpha(alpha)), mean)
-
-
-def _decorrelation(stored: dict[str, Any]) -> Iterator[Published]:
-    for alpha, rows in stored["decorrelation_methods (TinyImageNet, FedAvg)"].items():
-        for row, mean in rows.items():
-            yield Published(_row(row, data="tinyimagenet", alpha=_alpha(alpha)), mean)
-
-
-def _architectures(stored: dict[str, Any]) -> Iterator[Published]:
-    for model, rows in stored["architectures (CIFAR10, alpha 0.05)"].items():
-        for row, mean in rows.items():
-            yield Published(_row(row, data="cifar10", model=model.lower(), alpha=0.05), mean)
-
-
-def _classes(stored: dict[str, Any]) -> Iterator[Published]:
-    for classes, rows in stored["classes_per_client (CIFAR10, 10 clients)"].items():
-        for row, mean in rows.items():
-            yield Published(_row(row, data="cifar10", classes=int(classes.removeprefix("C="))), mean)
-
-
-def _computation(stored: dict[str, Any]) -> Iterator[Published]:
-    for row, sets in stored["computation (minutes for one round, 10 clients, alpha 0.5, one V100)"].items():
-        for data, minutes in sets.items():
-            yield Published(_row(row, data=data, alpha=0.5), minutes)
-
-
-_READERS: dict[str, Callable[[dict[str, Any]], Iterator[Published]]] = {
-    "main": _main,
-    "clients": _clients,
-    "epochs": _epochs,
-    "decorrelation": _decorrelation,
-    "architectures": _architectures,
-    "classes": _classes,
-    "computation": _computation,
-}
+    document = json.loads(files("feddecorr.paper").joinpath("data/paper_results.json").read_text())
+    return {name: tuple(stored.read(document)) for name, stored in STORED.items()}

@@ -4,7 +4,7 @@ from linear_networks import aligned_network, balanced_layers, random_data, rando
 from numpy.random import RandomState
 
 from feddecorr.paper.theory.matching import Triplets, decompose, spectrum
-from feddecorr.paper.theory.network import class_gradient_matrix, product, product_gradient
+from feddecorr.paper.theory.network import Array, class_gradient_matrix, product, product_gradient
 from feddecorr.paper.theory.prediction import (
     Frames,
     frames,
@@ -12,10 +12,29 @@ from feddecorr.paper.theory.prediction import (
     growth_by_lemma2,
     predicted_growth,
     velocity_by_layers,
-    velocity_by_lemma2,
 )
+from feddecorr.paper.theory.start import ROUNDING
 
 WIDTHS = [7, 4, 6, 3, 5, 8]
+
+
+def velocity_by_lemma2(below: Array, gradient: Array, layers: int) -> Array:
+    """Return Π̇ by Lemma 2, for balanced layers: −Σ_j [ΠΠᵀ]^{(L−j)/L} ∂ℓ/∂Π [ΠᵀΠ]^{(j−1)/L}.
+
+    A power of zero is the identity, on the null space too.
+    """
+    left, values, right = np.linalg.svd(below)
+    values[values < ROUNDING * values[0]] = 0  # A root would make much of a value that is zero but for rounding.
+    terms = [
+        _power(left, values, 2 * (layers - j) / layers) @ gradient @ _power(right.T, values, 2 * (j - 1) / layers)
+        for j in range(1, layers + 1)
+    ]
+    return np.asarray(-np.sum(terms, axis=0))
+
+
+def _power(vectors: Array, values: Array, exponent: float) -> Array:
+    padded = np.pad(values, (0, len(vectors) - len(values)))
+    return np.asarray(vectors * padded**exponent @ vectors.T)
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand
@@ -33,7 +33,6 @@ SETTINGS: dict[str, type[Config]] = {
 SECONDS_OF_SILENCE = 5.0
 """A study that is done by then shows no progress."""
 
-S = TypeVar("S", bound=Config)
 OutOption = Annotated[Path | None, typer.Option(help="Directory for a page, its pictures, and all figures.")]
 
 theory_app = typer.Typer(
@@ -62,60 +61,48 @@ def _default(value: object) -> str:
     return f"={','.join(map(str, value))}" if isinstance(value, tuple) else f"={value}"
 
 
-@theory_app.command(cls=StudyCommand)
-def flow(words: Words = None, out: OutOption = None, json: JsonOption = False) -> None:
-    """Watch the theorem hold: integrate the gradient flow and compare growth with prediction.
+TEACHES: dict[str, str] = {
+    "flow": """Watch the theorem hold: integrate the gradient flow and compare growth with prediction.
 
     Two flows, with balanced and with imbalanced classes. For every singular value of the product of the first
     L layers and every recorded time, the measured growth is compared with Theorem 1 and with Lemma 2.
 
     Example:  feddecorr theory flow layers=3 imbalance=0.05 --out theory-flow
-    """
-    settings = _read(Flow, words, out)
-    from feddecorr.paper.theory.studies.flow import study_flow  # noqa: PLC0415 - solvers are loaded when they are needed
-
-    _carry_out(study_flow, settings, out, json=json)
-
-
-@theory_app.command(cls=StudyCommand)
-def sweep(words: Words = None, out: OutOption = None, json: JsonOption = False) -> None:
-    """From all classes to one: how the ranks of G, of the product and of the representations fall together.
+    """,
+    "sweep": """From all classes to one: how the ranks of G, of the product and of the representations fall together.
 
     Example:  feddecorr theory sweep classes=5 --out theory-sweep
-    """
-    settings = _read(ClassSweep, words, out)
-    from feddecorr.paper.theory.studies.class_sweep import study_sweep  # noqa: PLC0415 - see flow
-
-    _carry_out(study_sweep, settings, out, json=json)
-
-
-@theory_app.command(cls=StudyCommand)
-def alignment(words: Words = None, out: OutOption = None, json: JsonOption = False) -> None:
-    """See whether Assumption 2 holds: the singular vectors of a linear network that learns real images.
+    """,
+    "alignment": """See whether Assumption 2 holds: the singular vectors of a linear network that learns real images.
 
     MNIST has to be there already ('feddecorr data get mnist'); the digits come with the package.
 
     Example:  feddecorr theory alignment data=digits epochs=3,5 --out theory-digits
-    """
-    settings = _read(Alignment, words, out)
-    from feddecorr.paper.theory.studies.alignment import study_alignment  # noqa: PLC0415 - see flow
-
-    _carry_out(study_alignment, settings, out, json=json)
-
-
-@theory_app.command(cls=StudyCommand)
-def decorrelate(words: Words = None, out: OutOption = None, json: JsonOption = False) -> None:
-    """Add the FedDecorr term to the flow: the small singular values now grow.
+    """,
+    "decorrelate": """Add the FedDecorr term to the flow: the small singular values now grow.
 
     Example:  feddecorr theory decorrelate beta=6.4 --out theory-decorrelate
-    """
-    settings = _read(Decorrelate, words, out)
-    from feddecorr.paper.theory.studies.decorrelate import study_decorrelate  # noqa: PLC0415 - see flow
-
-    _carry_out(study_decorrelate, settings, out, json=json)
+    """,
+}
+"""The help of each command."""
 
 
-def _read(kind: type[S], words: list[str] | None, out: Path | None) -> S:
+def _add(name: str) -> None:
+    def command(words: Words = None, out: OutOption = None, json: JsonOption = False) -> None:
+        settings = _read(SETTINGS[name], words, out)
+        from feddecorr.paper.theory.studies import STUDIES  # noqa: PLC0415 - solvers are loaded when they are needed
+
+        _carry_out(STUDIES[type(settings)], settings, out, json=json)
+
+    command.__doc__ = TEACHES[name]
+    theory_app.command(name, cls=StudyCommand)(command)
+
+
+for each in SETTINGS:
+    _add(each)
+
+
+def _read(kind: type[Config], words: list[str] | None, out: Path | None) -> Config:
     """Return the settings; refuse what is wrong before anything is computed."""
     if out and out.exists() and not out.is_dir():
         raise UserError(f"--out {out} is a file: choose a directory")

@@ -2,46 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
+from feddecorr.core.registry import Config
 from feddecorr.core.trust import import_named
 from feddecorr.errors import UserError, nearest
 from feddecorr.paper.studies import accuracy, beyond, collapse, rivals
-from feddecorr.paper.theory.studies.alignment import study_alignment
-from feddecorr.paper.theory.studies.class_sweep import study_sweep
-from feddecorr.paper.theory.studies.decorrelate import study_decorrelate
-from feddecorr.paper.theory.studies.flow import study_flow
+from feddecorr.paper.theory import studies as theory
+from feddecorr.paper.theory.integration import no_progress
 from feddecorr.paper.theory_settings import Alignment, ClassSweep, Decorrelate, Flow
 from feddecorr.report.figures import draw
 from feddecorr.results.study import Arm, Figure, Finding, Result, Study, Table
 
-TheoryPart = tuple[Callable[[Any], Any], Flow | ClassSweep | Alignment | Decorrelate]
+ON_DIGITS = (Flow(), ClassSweep(), Alignment(data="digits"), Decorrelate())
 
-ON_DIGITS: tuple[TheoryPart, ...] = (
-    (study_flow, Flow()),
-    (study_sweep, ClassSweep()),
-    (study_alignment, Alignment(data="digits")),
-    (study_decorrelate, Decorrelate()),
-)
-
-PARTS: dict[str, tuple[TheoryPart, ...]] = {
-    "paper": (
-        (study_flow, Flow()),
-        (study_sweep, ClassSweep()),
-        (study_alignment, Alignment(data="mnist")),
-        (study_decorrelate, Decorrelate()),
-    ),
+PARTS: dict[str, tuple[Config, ...]] = {
+    "paper": (Flow(), ClassSweep(), Alignment(data="mnist"), Decorrelate()),
     "small": ON_DIGITS,
     "many": ON_DIGITS,
     "smoke": (
-        (study_flow, Flow(dim=6, classes=4, samples=40, points=11)),
-        (study_sweep, ClassSweep(dim=6, classes=4, samples=40)),
-        (study_alignment, Alignment(data="digits", dim=16, epoch_samples=1437)),
-        (study_decorrelate, Decorrelate(time=0.5, points=6, dim=8, classes=4, samples=80)),
+        Flow(dim=6, classes=4, samples=40, points=11),
+        ClassSweep(dim=6, classes=4, samples=40),
+        Alignment(data="digits", dim=16, epoch_samples=1437),
+        Decorrelate(time=0.5, points=6, dim=8, classes=4, samples=80),
     ),
 }
+"""The settings of each study of the theory, by scale."""
 
 
 class GradientFlow(Study):
@@ -57,12 +44,12 @@ class GradientFlow(Study):
 
     def findings(self, results: Sequence[Result], scale: str) -> list[Finding]:  # noqa: ARG002 - there are none
         """Return the tables and pictures of every part of the theory."""
-        return [finding for compute, settings in PARTS[scale] for finding in _show(compute, settings)]
+        return [finding for settings in PARTS[scale] for finding in _show(settings)]
 
 
-def _show(compute: Callable[[Any], Any], settings: Any) -> list[Finding]:
+def _show(settings: Config) -> list[Finding]:
     try:
-        found = compute(settings)
+        found = theory.STUDIES[type(settings)](settings, no_progress)
     except UserError as error:  # MNIST is not here
         return [Table(f"{type(settings).__name__}: missing", ["why"], [[str(error)]])]
     pictures = [Figure(f"{found.title}: {each.heading}", partial(draw, each), each.text) for each in found.pictures]
@@ -70,37 +57,40 @@ def _show(compute: Callable[[Any], Any], settings: Any) -> list[Finding]:
 
 
 STUDIES: dict[str, Study] = {
-    "sphere": collapse.SPHERE,
-    "collapse": collapse.COLLAPSE,
-    "collapse-local": collapse.COLLAPSE_LOCAL,
-    "collapse-methods": collapse.COLLAPSE_METHODS,
-    "collapse-models": collapse.COLLAPSE_MODELS,
-    "collapse-data": collapse.COLLAPSE_DATA,
-    "mitigation": collapse.MITIGATION,
-    "cifar10": accuracy.CIFAR10,
-    "cifar100": accuracy.CIFAR100,
-    "tinyimagenet": accuracy.TINYIMAGENET,
-    "rounds": accuracy.ROUNDS,
-    "clients": accuracy.CLIENTS,
-    "beta": accuracy.BETA,
-    "epochs": accuracy.EPOCHS,
-    "decorrelation": accuracy.DECORRELATION,
-    "architectures": accuracy.ARCHITECTURES,
-    "baselines": accuracy.BASELINES,
-    "classes": accuracy.CLASSES_PER_CLIENT,
-    "computation": rivals.COMPUTATION,
-    "stability": collapse.STABILITY,
-    "theory": GradientFlow(),
-    "loss-scale": beyond.LOSS_SCALE,
-    "schedule": beyond.SCHEDULE,
-    "many-classes": beyond.MANY_CLASSES,
-    "norms": beyond.NORMS,
-    "averaging": beyond.AVERAGING,
-    "swing": beyond.SWING,
-    "rivals": rivals.RIVALS,
-    "dying": beyond.DYING,
-    "dying-by-beta": beyond.DYING_BY_BETA,
-    "dying-larger": beyond.DYING_LARGER,
+    study.name: study
+    for study in (
+        collapse.SPHERE,
+        collapse.COLLAPSE,
+        collapse.COLLAPSE_LOCAL,
+        collapse.COLLAPSE_METHODS,
+        collapse.COLLAPSE_MODELS,
+        collapse.COLLAPSE_DATA,
+        collapse.MITIGATION,
+        accuracy.CIFAR10,
+        accuracy.CIFAR100,
+        accuracy.TINYIMAGENET,
+        accuracy.ROUNDS,
+        accuracy.CLIENTS,
+        accuracy.BETA,
+        accuracy.EPOCHS,
+        accuracy.DECORRELATION,
+        accuracy.ARCHITECTURES,
+        accuracy.BASELINES,
+        accuracy.CLASSES_PER_CLIENT,
+        rivals.COMPUTATION,
+        collapse.STABILITY,
+        GradientFlow(),
+        beyond.LOSS_SCALE,
+        beyond.SCHEDULE,
+        beyond.MANY_CLASSES,
+        beyond.NORMS,
+        beyond.AVERAGING,
+        beyond.SWING,
+        rivals.RIVALS,
+        beyond.DYING,
+        beyond.DYING_BY_BETA,
+        beyond.DYING_LARGER,
+    )
 }
 """In the order of the paper, and then beyond it."""
 

@@ -11,7 +11,7 @@ from feddecorr.paper.grid import Grid, GridResults
 from feddecorr.paper.studies.accuracy import BOTH
 from feddecorr.paper.tables import Columns, accuracy, dimensions, gains, measured, ranks, tabulate
 from feddecorr.results.curves import change_by_averaging, typical_local_ranks
-from feddecorr.results.groups import MISSING, Cell
+from feddecorr.results.groups import MISSING, Cell, sample_runs
 from feddecorr.results.sample import Sample
 from feddecorr.results.study import Finding
 from feddecorr.results.summary import Summary
@@ -170,8 +170,7 @@ def before_and_after(results: GridResults) -> list[Finding]:
 
 
 def _change(cell: Cell) -> str:
-    found = {seed: change_by_averaging(run) for seed, run in cell.runs.items()}
-    sample = Sample({seed: value for seed, value in found.items() if value is not None})
+    sample = sample_runs(cell.runs, change_by_averaging)
     if not sample.values:
         return MISSING
     ends = [100 * math.expm1(end) for end in (sample.low, sample.high) if math.isfinite(end)]
@@ -212,7 +211,7 @@ def mean_swing(run: Summary) -> float | None:
 def swings(results: GridResults) -> list[Finding]:
     """Make a table of swings, in percentage points, and of how far the best round is above the last ones."""
     columns: Columns = {
-        "change from round to round": lambda cell: cell.text(_swings(cell), factor=100),
+        "change from round to round": lambda cell: cell.text(sample_runs(cell.runs, mean_swing), factor=100),
         "best above the last ten": lambda cell: cell.text(_lucky(cell)),
     }
     note = (
@@ -220,11 +219,6 @@ def swings(results: GridResults) -> list[Finding]:
         f"to the next, and by how much the best round is above the mean of the last ten. {results.note}"
     )
     return [tabulate("Swing of the accuracy", results.cells, columns, note)]
-
-
-def _swings(cell: Cell) -> Sample:
-    found = {seed: mean_swing(run) for seed, run in cell.runs.items()}
-    return Sample({seed: value for seed, value in found.items() if value is not None})
 
 
 def _lucky(cell: Cell) -> Sample:

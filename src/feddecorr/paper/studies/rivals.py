@@ -12,21 +12,19 @@ from feddecorr.paper.tables import Columns, gains, measured, tabulate
 from feddecorr.paper.values import named, published
 from feddecorr.report.picture import Series
 from feddecorr.results.curves import local_ranks
-from feddecorr.results.groups import NOT_MEASURED, Cell, split_by
+from feddecorr.results.groups import NOT_MEASURED, Cell, sample_runs, split_by
 from feddecorr.results.sample import Sample
 from feddecorr.results.study import Finding, Labels
-from feddecorr.results.summary import STATISTICS
+from feddecorr.results.summary import STATISTICS, Summary
 
 
 def seconds(cell: Cell) -> Sample:
     """Return the mean time of a round by seed, without the first, which also starts everything."""
-    return Sample(
-        {
-            seed: fmean(line["seconds"] for line in run.rounds[1:] or run.rounds)
-            for seed, run in cell.runs.items()
-            if run.rounds
-        }
-    )
+
+    def of(run: Summary) -> float | None:
+        return fmean(line["seconds"] for line in run.rounds[1:] or run.rounds) if run.rounds else None
+
+    return sample_runs(cell.runs, of)
 
 
 def ratio_to(base: Sample, cell: Cell) -> Sample:

@@ -16,7 +16,6 @@ from feddecorr.paper.theory.network import (
     product,
     product_gradient,
 )
-from feddecorr.paper.theory.start import ROUNDING
 
 
 @dataclass(frozen=True)
@@ -48,25 +47,6 @@ def velocity_by_layers(layers: Sequence[Array], gradient: Array) -> Array:
     moves = layer_gradients(layers, gradient)
     parts = [product([*layers[:j], move, *layers[j + 1 :]]) for j, move in enumerate(moves)]
     return np.asarray(-np.sum(parts, axis=0))
-
-
-def velocity_by_lemma2(below: Array, gradient: Array, layers: int) -> Array:
-    """Return Π̇ by Lemma 2, for balanced layers: −Σ_j [ΠΠᵀ]^{(L−j)/L} ∂ℓ/∂Π [ΠᵀΠ]^{(j−1)/L}.
-
-    A power of zero is the identity, on the null space too.
-    """
-    left, values, right = np.linalg.svd(below)
-    values[values < ROUNDING * values[0]] = 0  # A root would make much of a value that is zero but for rounding.
-    terms = [
-        _power(left, values, 2 * (layers - j) / layers) @ gradient @ _power(right.T, values, 2 * (j - 1) / layers)
-        for j in range(1, layers + 1)
-    ]
-    return np.asarray(-np.sum(terms, axis=0))
-
-
-def _power(vectors: Array, values: Array, exponent: float) -> Array:
-    padded = np.pad(values, (0, len(vectors) - len(values)))
-    return np.asarray(vectors * padded**exponent @ vectors.T)
 
 
 def growth_by_lemma1(triplets: Triplets, velocity: Array) -> Array:
