@@ -1,4 +1,4 @@
-"""FedDecorr in Hugging Face's Trainer.
+"""FedDecorr in Hugging Face's Trainer, and a callback that tells whether its representations collapse.
 
 Run it:  python examples/hugging_face_trainer.py (after  pip install 'feddecorr[examples]')
 """
@@ -13,6 +13,7 @@ from torch.utils.data import Dataset
 from transformers import Trainer, TrainingArguments, ViTConfig, ViTForImageClassification, set_seed
 
 from feddecorr import FedDecorrLoss, capture_representations
+from feddecorr.transformers import CollapseCallback
 
 
 class DecorrelatingTrainer(Trainer):
@@ -35,8 +36,8 @@ def collate(examples: list[tuple[Tensor, Tensor]]) -> dict[str, Tensor]:
     return {"pixel_values": torch.stack(images), "labels": torch.stack(labels)}
 
 
-def train(data: Dataset, beta: float, epochs: int = 5) -> nn.Module:
-    """Train a tiny vision transformer."""
+def train(data: Dataset, test: Dataset, beta: float, epochs: int = 5) -> nn.Module:
+    """Train a tiny vision transformer; trackers get `eval_effective_rank` and more of every evaluation."""
     set_seed(0)
     config = ViTConfig(
         image_size=8, patch_size=2, num_channels=1, num_labels=10,
@@ -55,9 +56,11 @@ def train(data: Dataset, beta: float, epochs: int = 5) -> nn.Module:
             report_to="none",
             disable_tqdm=True,
         )
-        trainer = DecorrelatingTrainer(model, arguments, train_dataset=data, data_collator=collate)
+        trainer = DecorrelatingTrainer(model, arguments, train_dataset=data, eval_dataset=test, data_collator=collate)
         trainer.beta = beta
+        trainer.add_callback(CollapseCallback(trainer))
         trainer.train()
+        print(f"logged: {trainer.evaluate()['eval_effective_rank']:.1f} dimensions in the evaluation")
     return model
 
 
@@ -65,4 +68,4 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     training, test = load()
     for beta in (0, 0.1):
-        print(f"beta {beta}: {describe(train(training, beta), test)}")
+        print(f"beta {beta}: {describe(train(training, test, beta), test)}")

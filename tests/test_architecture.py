@@ -16,7 +16,7 @@ from packaging.requirements import Requirement
 from pages import ROOT, Page
 
 SOURCE = ROOT / "src" / "feddecorr"
-FRONT_DOORS = {"feddecorr", "feddecorr.__main__"}
+FRONT_DOORS = {"feddecorr", "feddecorr.__main__", "feddecorr.lightning", "feddecorr.transformers"}
 """What users start from: they lead to every room, and no room imports them."""
 
 LAZY_ROOMS = ("feddecorr.cli", "feddecorr.paper.commands")

@@ -8,6 +8,9 @@ from pathlib import Path
 import torch
 from torch import Tensor, distributed
 
+from feddecorr.collapse.monitor import ValidationDiagnosis
+from feddecorr.collapse.representation import capture_representations
+
 SIZES = (30, 50)
 
 
@@ -24,11 +27,36 @@ def measure(rank: int, folder: Path, plain: bool) -> None:
     from feddecorr.collapse.metric import CollapseMetric, SummedStates  # noqa: PLC0415
 
     assert issubclass(CollapseMetric, SummedStates) == plain
-    torch.set_num_threads(1)
-    meeting = f"file://{folder / 'meeting'}"
-    distributed.init_process_group("gloo", init_method=meeting, rank=rank, world_size=len(SIZES))
+    _meet(rank, folder)
     metric = CollapseMetric(5, 3)
     z, y = samples()
     metric.update(z.split(SIZES)[rank], y.split(SIZES)[rank])
     torch.save(metric.compute(), folder / f"{rank}.pt")
+    distributed.destroy_process_group()
+
+
+def _meet(rank: int, folder: Path) -> None:
+    torch.set_num_threads(1)
+    meeting = f"file://{folder / 'meeting'}"
+    distributed.init_process_group("gloo", init_method=meeting, rank=rank, world_size=len(SIZES))
+
+
+def constant_first(z: Tensor) -> Tensor:
+    """Return features of which the first never varies, at a value that sums round."""
+    return torch.cat([torch.full_like(z[:, :1], 0.1), z[:, 1:]], 1)
+
+
+def validate(rank: int, folder: Path) -> None:
+    """Be one of the processes of a trainer that validates."""
+    _meet(rank, folder)
+    z, y = (each.split(SIZES)[rank] for each in samples())
+    running, head = ValidationDiagnosis(), torch.nn.Linear(5, 3)
+    with capture_representations(head) as seen:
+        for some, labels in zip(constant_first(z).split(20), y.split(20), strict=True):
+            head(some)
+            running.see(seen, labels)
+    found = running.tell("z")
+    assert found is not None
+    names = ("samples", "effective_rank", "dead_features", "nc1_variability", "singular_values")
+    torch.save({name: getattr(found, name) for name in names}, folder / f"{rank}.pt")
     distributed.destroy_process_group()

@@ -333,15 +333,15 @@ def _split(batch: Any, device: torch.device) -> tuple[list[Tensor], dict[str, An
     if isinstance(batch, Mapping):
         others = ((key, value) for key, value in batch.items() if key not in ("labels", "label"))
         named = {key: value.to(device) if isinstance(value, Tensor) else value for key, value in others}
-        return [], named, _labels(batch.get("labels", batch.get("label")), device)
+        return [], named, class_labels(batch.get("labels", batch.get("label")), device)
     if isinstance(batch, Tensor):
         return [batch.to(device)], {}, None
     if isinstance(batch, Sequence) and batch and isinstance(batch[0], Tensor):
-        return [batch[0].to(device)], {}, _labels(batch[1] if len(batch) > 1 else None, device)
+        return [batch[0].to(device)], {}, class_labels(batch[1] if len(batch) > 1 else None, device)
     raise UserError(f"a batch is a tensor, (inputs, labels) or a mapping with 'labels', not {type(batch).__name__}")
 
 
-def _labels(labels: Any, device: torch.device) -> Tensor | None:
+def class_labels(labels: Any, device: torch.device) -> Tensor | None:
     """Return labels as integers of shape (n,); other forms are not classes (regression targets, say)."""
     if labels is None:
         return None

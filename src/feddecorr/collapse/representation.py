@@ -76,17 +76,22 @@ def find_classifier(model: nn.Module, layer: str | None = None) -> nn.Module:
 
 
 @contextmanager
-def capture_representations(model: nn.Module, layer: str | None = None) -> Iterator[Representations]:
+def capture_representations(
+    model: nn.Module, layer: str | None = None, *, in_training: bool = True
+) -> Iterator[Representations]:
     """Catch the input of the classifier (or of the named layer) in every forward pass inside of the block.
 
     Can be opened around one forward pass or around a whole training loop. What was seen last stays readable
-    after the block. The model is the same after it as before.
+    after the block. The model is the same after it as before. Without `in_training`, passes of a layer in training
+    mode are left alone.
     """
     name, module = _find(model, layer)
     seen = Representations(_plain(name), module)
     parallel = isinstance(model, nn.DataParallel)
 
-    def catch(_module: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any]) -> None:
+    def catch(layer: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any]) -> None:
+        if layer.training and not in_training:
+            return
         taken = inputs[0] if inputs else next(iter(named.values()), None)
         if not isinstance(taken, Tensor):
             raise UserError(f"the layer '{name}' takes in {type(taken).__name__}, not a tensor: name another layer")
