@@ -15,11 +15,18 @@ class RunError(RuntimeError):
     """A run cannot go on; the message names the client, the round and the cause, where there are such."""
 
 
+def closest(wrong: str, right: Iterable[str]) -> str | None:
+    """Return what was probably meant, if anything is like it."""
+    return next(iter(difflib.get_close_matches(wrong, sorted(right), n=1, cutoff=0.5)), None)
+
+
 def nearest(wrong: str, right: Iterable[str]) -> str:
     """Return a sentence that names what was probably meant, or all there is."""
     names = sorted(right)
-    close = difflib.get_close_matches(wrong, names, n=1, cutoff=0.5)
-    return f"did you mean '{close[0]}'?" if close else f"there are: {', '.join(names) or 'none'}"
+    close = closest(wrong, names)
+    if close is not None:
+        return f"did you mean '{close}'?"
+    return f"there are: {', '.join(names)}" if names else "there is nothing to choose from"
 
 
 SHORT_OF: dict[int, str] = {

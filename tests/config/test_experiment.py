@@ -73,7 +73,7 @@ def test_an_experiment_is_frozen() -> None:
         ("regularizers=fedecorr", "unknown regularizer 'fedecorr': did you mean 'feddecorr'"),
         ("regularizers=3", "unknown regularizer '3'"),
         ("regularizers.feddecorr.bta=1", "did you mean 'beta'"),
-        ("rounds=0", "rounds: input should be greater than 0, not 0"),
+        ("rounds=0", "rounds: expected more than 0, not 0"),
         ("rounds=many", "rounds: "),
         ("participation=1.5", "participation: "),
         ("training.lr=nan", "training.lr: "),

@@ -81,7 +81,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
     """The experiment is refused before anything starts."""
     with pytest.raises(UserError, match=r"no.json cannot be read"):
         Experiment.parse({"partition": {"name": "file", "path": str(tmp_path / "no.json")}})
-    with pytest.raises(UserError, match=r"partition\.path: field required"):
+    with pytest.raises(UserError, match=r"partition\.path is required"):
         Experiment.parse({"partition": {"name": "file"}})
 
 

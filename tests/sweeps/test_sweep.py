@@ -90,7 +90,7 @@ def test_only_combinations_that_fulfil_all_conditions_are_there() -> None:
 def test_combinations_that_are_left_out_need_not_be_possible() -> None:
     assert labels("clients=2,0", where=["clients > 0"]) == [(2,)]
     assert labels("clients=2,0", skip=[{"clients": 0}]) == [(2,)]
-    with pytest.raises(UserError, match="clients: input should be greater than 0"):
+    with pytest.raises(UserError, match="clients: expected more than 0"):
         labels("clients=2,0")
 
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from feddecorr.cli.console import JsonOption, TrustOption, Words, print_json, print_result, print_text, say
-from feddecorr.config.overrides import read_overrides, said
+from feddecorr.config.overrides import said
 from feddecorr.core.trust import Trust
 from feddecorr.errors import RunError, UserError
 
@@ -52,10 +52,11 @@ def app(
     from feddecorr.flower.engine import Flower
     from feddecorr.settings.flat import parse_settings, to_settings
     from feddecorr.settings.options import ENGINES
+    from feddecorr.settings.short_keys import read_settings
 
-    experiment, options = parse_settings(
-        read_overrides(words or [], onto={"engine": {"name": "flower"}}), Trust(said(words or []), files=trust)
-    )
+    trusted = Trust(said(words or []), files=trust)
+    settings = read_settings(words or [], {"engine": {"name": "flower"}}, trusted)
+    experiment, options = parse_settings(settings, trusted)
     if not isinstance(options.engine, Flower):
         raise UserError(f"engine={ENGINES.name(options.engine)}: an app runs on Flower; leave the engine out")
     out = (out or Path("runs") / f"{experiment.label()}-{experiment.digest()[:16]}").absolute()

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from feddecorr.cli.console import JsonOption, TrustOption, Words, print_json, print_result, print_table, print_text, say
-from feddecorr.config.overrides import read_overrides, said
+from feddecorr.config.overrides import said
 from feddecorr.core.trust import CLOSED, Trust
 from feddecorr.loss.beta import LossScale
 from feddecorr.loss.beta import convert_beta as convert
@@ -39,8 +39,10 @@ def partition(
     from feddecorr.report import runs_page
     from feddecorr.server.federation import Simulation
     from feddecorr.settings.flat import parse_settings
+    from feddecorr.settings.short_keys import read_settings
 
-    experiment, _ = parse_settings(read_overrides(words or []), Trust(said(words or []), files=trust))
+    trusted = Trust(said(words or []), files=trust)
+    experiment, _ = parse_settings(read_settings(words or [], trust=trusted), trusted)
     simulation = Simulation(experiment)
     classes, counts = simulation.task.classes, simulation.labels
     found = Heterogeneity.of(counts.table())
@@ -90,6 +92,7 @@ def privacy(
     from feddecorr.runs.directory import RunDirectory
     from feddecorr.server.accounting import privacy_spent
     from feddecorr.settings.flat import parse_settings
+    from feddecorr.settings.short_keys import read_settings
     from feddecorr.transforms.private import Privacy
 
     said = words or []
@@ -97,7 +100,7 @@ def privacy(
         run = RunDirectory.open(said[0])
         experiment, rounds = run.settings()[0], run.finished_rounds()
     else:
-        experiment, options = parse_settings(read_overrides(said), CLOSED)
+        experiment, options = parse_settings(read_settings(said, trust=CLOSED), CLOSED)
         rounds = options.rounds
     spent = privacy_spent(experiment, rounds, delta)
     if json:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -38,7 +38,7 @@ def run(
 
     With a TOML file:  feddecorr run experiment.toml seed=1 --out runs/b
     """
-    experiment, options = prepare(read_overrides(words or []), Trust(said(words or []), files=trust))
+    experiment, options = _parse(words or [], Trust(said(words or []), files=trust))
     from feddecorr.runs.pipeline import run as pipeline_run
 
     out = out or Path("runs") / f"{experiment.label()}-{experiment.digest()[:16]}"
@@ -65,10 +65,12 @@ def resume(
     from feddecorr.runs.directory import RunDirectory
     from feddecorr.runs.pipeline import resume as pipeline_resume
     from feddecorr.settings.flat import parse_settings, to_settings
+    from feddecorr.settings.short_keys import read_settings
 
     run = RunDirectory.open(directory)
-    settings = read_overrides(words or [], onto=to_settings(*run.settings()))
-    experiment, options = parse_settings(settings, Trust(said(words or []), files=trust))
+    trusted = Trust(said(words or []), files=trust)
+    settings = read_settings(words or [], to_settings(*run.settings()), trusted)
+    experiment, options = parse_settings(settings, trusted)
     done = run.finished_rounds()
     if done == options.rounds:
         say(f"{directory} already has all its {done} rounds")
@@ -104,7 +106,10 @@ def demo(
 
     Example:  feddecorr demo --out my-demo
     """
-    settings = {name: prepare({**DEMO_SETTINGS, **extra}) for name, extra in DEMO_RUNS.items()}
+    _start_workers(DEMO_SETTINGS)
+    from feddecorr.settings.flat import parse_settings
+
+    settings = {name: parse_settings({**DEMO_SETTINGS, **extra}) for name, extra in DEMO_RUNS.items()}
     for name, (experiment, options) in settings.items():
         _train(experiment, options, out / name, title=name)
     from feddecorr.report.runs_page import write_report
@@ -142,16 +147,21 @@ def _train(experiment: Experiment, options: RunOptions, directory: Path, *, titl
     complete(records, directory, title=title, done=held.finished_rounds(), rounds=options.rounds)
 
 
-def prepare(settings: dict[str, Any], trust: Trust | None = None) -> tuple[Experiment, RunOptions]:
+def _parse(words: Sequence[str], trust: Trust) -> tuple[Experiment, RunOptions]:
     """Parse the settings, and let workers start on their imports while this process does its own."""
+    _start_workers(read_overrides(words))
+    from feddecorr.settings.flat import parse_settings
+    from feddecorr.settings.short_keys import read_settings
+
+    return parse_settings(read_settings(words, trust=trust), trust)
+
+
+def _start_workers(settings: Mapping[str, Any]) -> None:
     engine = settings.get("engine")
     if engine == "pool" or (isinstance(engine, dict) and engine.get("name") == "pool"):
         from feddecorr.engines.processes import warm_up
 
         warm_up()
-    from feddecorr.settings.flat import parse_settings
-
-    return parse_settings(settings, trust)
 
 
 def complete(records: Iterator[Record], directory: Path, *, title: str, done: int, rounds: int) -> None:

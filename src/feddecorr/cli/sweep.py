@@ -12,7 +12,7 @@ import typer
 
 from feddecorr.cli.console import JsonOption, TrustOption, Words, print_json, print_table, print_text, say
 from feddecorr.cli.progress import follow_runs
-from feddecorr.config.overrides import read_overrides, said
+from feddecorr.config.overrides import said
 from feddecorr.core.text import markdown_code
 from feddecorr.core.trust import Trust
 from feddecorr.errors import RunError
@@ -189,9 +189,11 @@ def sweep(  # noqa: PLR0913, PLR0917 - an argument for each option
     """
     if not dry_run:
         warm_up_processes()
+    from feddecorr.settings.short_keys import read_settings
     from feddecorr.sweeps.sweep import Sweep, SweepStudy, read_over
 
-    settings = read_overrides(words or [])
+    trusted = Trust(said([*(words or []), *(over or [])]), files=trust)
+    settings = read_settings(words or [], trust=trusted)
     table = Sweep.parse(settings.pop("sweep", {}))
     given = dict(map(read_over, over or []))
     table = table.model_copy(update={"over": {**table.over, **given}, "where": [*table.where, *(where or [])]})
@@ -199,8 +201,7 @@ def sweep(  # noqa: PLR0913, PLR0917 - an argument for each option
     count = len(table.over["seed"]) if "seed" in table.over else seeds or table.seeds or 1
     options = [f"--over={word}" for word in over or []] + [f"--where={word}" for word in where or []]
     command = shlex.join(["feddecorr", "sweep", *(words or []), *options, f"--seeds={count}"])
-    spoken = said([*(words or []), *(over or [])])
-    study = SweepStudy(name, settings, table, Trust(spoken, files=trust))
+    study = SweepStudy(name, settings, table, trusted)
     study_plan = StudyPlan([study], "own", count, out or Path("sweeps") / name, lambda _: command)
     if dry_run:
         estimate(study_plan, json=json)

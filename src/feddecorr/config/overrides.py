@@ -18,23 +18,40 @@ SEVERAL = ("regularizers", "transforms", "trackers", "evaluation.measures")
 """The settings that are tables of kinds by name, where others are one kind with a `name`."""
 
 
-def read_overrides(words: Iterable[str], onto: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def read_overrides(
+    words: Iterable[str], onto: Mapping[str, Any] | None = None, in_full: Mapping[str, str] | None = None
+) -> dict[str, Any]:
     """Return the settings that files (`FILE.toml`, `FILE.json`) and `key=value` words say, in their order.
 
-    With `onto`, they change those settings.
+    With `onto`, they change those settings. `in_full` holds the dotted keys that short ones stand for.
     """
     settings: dict[str, Any] = deepcopy(dict(onto or {}))
+    full = {short: tuple(key.split(".")) for short, key in (in_full or {}).items()}
     for word in words:
         if not is_text(word):
             raise UserError(f"{word!r}: a setting is text in UTF-8")
         key, equals, text = word.partition("=")
         if not equals:
-            _put_all(settings, (), read_file(Path(word)))
+            for top, held in read_file(Path(word)).items():
+                _put_all(settings, full.get(top, (top,)), held)
         elif not all(key.split(".")):
             raise UserError(f"'{word}': a setting is key=value with a dotted key, such as training.lr=0.01")
         else:
-            _put(settings, tuple(key.split(".")), _value(text))
+            top, *rest = key.split(".")
+            _put(settings, (*full.get(top, (top,)), *rest), _value(text))
     return settings
+
+
+def spell_out(settings: Mapping[str, Any], in_full: Mapping[str, str]) -> dict[str, Any]:
+    """Return the settings with the dotted keys that short ones stand for."""
+    spelled = {key: _copied(value) for key, value in settings.items() if key not in in_full}
+    for short in (key for key in settings if key in in_full):
+        _put_all(spelled, tuple(in_full[short].split(".")), settings[short])
+    return spelled
+
+
+def _copied(value: Any) -> Any:
+    return {key: _copied(inner) for key, inner in value.items()} if isinstance(value, dict) else value
 
 
 def said(words: Iterable[str]) -> frozenset[str]:
@@ -51,9 +68,12 @@ def read_file(path: Path) -> dict[str, Any]:
     """Return the settings of a TOML or JSON file."""
     try:
         text = path.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        hint = "is neither a setting (key=value) nor a file that can be read"
-        raise UserError(f"'{path}' {hint}: {error}") from error
+    except FileNotFoundError as error:
+        raise UserError(f"'{path}' is neither a setting (key=value) nor a file that is there") from error
+    except OSError as error:
+        raise UserError(f"'{path}' cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: expected text in UTF-8: settings are a .toml or .json file") from error
     try:
         settings = parse_json(text.encode()) if path.suffix == ".json" else tomllib.loads(text)
     except (ValueError, RecursionError) as error:
@@ -81,12 +101,12 @@ def _value(text: str) -> Any:
         return text
 
 
-def _put_all(settings: dict[str, Any], place: tuple[str, ...], table: dict[str, Any]) -> None:
-    for key, value in sorted(table.items(), key=lambda item: item[0] != "name"):  # the kind before its options
-        if isinstance(value, dict) and value:
+def _put_all(settings: dict[str, Any], place: tuple[str, ...], held: Any) -> None:
+    if isinstance(held, dict) and held:
+        for key, value in sorted(held.items(), key=lambda item: item[0] != "name"):  # the kind before its options
             _put_all(settings, (*place, key), value)
-        else:
-            _put(settings, (*place, key), value)
+    else:
+        _put(settings, place, held)
 
 
 def _put(settings: dict[str, Any], place: tuple[str, ...], value: Any) -> None:

@@ -30,7 +30,7 @@ from feddecorr.core.checks import (
     check_fields,
 )
 from feddecorr.core.states import State
-from feddecorr.errors import UserError, explain_refusal
+from feddecorr.errors import RunError, UserError, explain_refusal
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,9 @@ class RoundInfo:
 
 
 def failure(number: int, client: int, error: Exception) -> Failure:
-    """Return what is known of an error in a client's code."""
+    """Return what is known of an error in a client's code; one that has a sentence for users is told by that alone."""
+    if isinstance(error, UserError | RunError):
+        return Failure(number, client, str(error))
     said = explain_refusal(error) if isinstance(error, OSError) else str(error)
     return Failure(number, client, f"{type(error).__name__}: {said}", "".join(traceback.format_exception(error)))
 

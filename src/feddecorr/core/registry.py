@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
+import re
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, ClassVar, Generic, Self, TypeGuard, TypeVar
@@ -17,9 +18,10 @@ from pydantic import (
     ValidationError,
     ValidationInfo,
     create_model,
+    field_validator,
     model_validator,
 )
-from pydantic_core import PydanticCustomError
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from feddecorr.core.text import read_list
 from feddecorr.core.trust import Trust, import_named
@@ -46,6 +48,16 @@ class Config(BaseModel):
                 if key not in cls.model_fields:
                     raise refusal(f"unknown option '{key}': {nearest(str(key), cls.model_fields)}")
         return options
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _refuse_truth(cls, value: Any, info: ValidationInfo) -> Any:
+        """Refuse true and false for a number, which Python reads as 1 and 0."""
+        if isinstance(value, bool):
+            kind = str(cls.model_fields[str(info.field_name)].annotation)
+            if ("int" in kind or "float" in kind) and "bool" not in kind:
+                raise refusal(f"expected a number, not {_said(value)}")
+        return value
 
     @classmethod
     def parse(cls, settings: Mapping[str, Any], trust: Trust | None = None) -> Self:
@@ -144,6 +156,22 @@ class Registry(Generic[K]):
             return self.find(name, trust).model_validate(options, context=trust)
         raise refusal(f"a {self.noun} is a name or a table of options, not {value!r}")
 
+    def chosen(self, value: object, trust: Trust | None = None) -> type[K] | None:
+        """Return the class that `parse` would make an instance of, if there is one and it may be imported."""
+        if isinstance(value, self.base):
+            return type(value)
+        name = str(value.get("name", self.default) if isinstance(value, Mapping) else value)
+        known = name.partition(":")[0]
+        if known in self.table:
+            return self.table[known]
+        if ":" not in name or (trust is not None and trust.closed):
+            return None
+        try:
+            found = self._import(name, trust)
+        except PydanticCustomError:
+            return None
+        return found if self._is_kind(found) else self.table.get(self.wrapper or "")
+
     def dump(self, kind: K) -> dict[str, Any]:
         """Return the mapping that `parse` takes."""
         return {"name": self.name(kind), **self.options(kind)}
@@ -206,7 +234,10 @@ class Registry(Generic[K]):
                 return self.parse(options, trust)
             if not isinstance(options, Mapping):
                 raise ValueError(f"{name} takes a table of options, not {options!r}")
-            return self.parse({"name": name, **options}, trust)
+            try:
+                return self.parse({"name": name, **options}, trust)
+            except ValidationError as error:
+                raise _within(error, name) from error
 
         def dump(kinds: Mapping[str, K]) -> dict[str, Any]:
             return {
@@ -246,13 +277,66 @@ def refusal(message: str) -> PydanticCustomError:
     return PydanticCustomError("unknown", "{message}", {"message": spelled})
 
 
+NUMBERS = ("a whole number", "a number")
+
+EXPECTED: dict[str, str] = {
+    **dict.fromkeys(("int_parsing", "int_type", "int_from_float", "int_parsing_size"), NUMBERS[0]),
+    **dict.fromkeys(("float_parsing", "float_type"), NUMBERS[1]),
+    "finite_number": "a finite number",
+    **dict.fromkeys(("bool_parsing", "bool_type"), "true or false"),
+    **dict.fromkeys(("string_type", "path_type"), "text"),
+    **dict.fromkeys(("tuple_type", "list_type"), "a list such as [1, 2]"),
+    **dict.fromkeys(("dict_type", "mapping_type", "model_type"), "a table of options by name"),
+    "greater_than": "more than {gt:g}",
+    "greater_than_equal": "at least {ge:g}",
+    "less_than": "less than {lt:g}",
+    "less_than_equal": "at most {le:g}",
+    "literal_error": "{expected}",
+    "too_short": "at least {min_length} in the list",
+    "too_long": "at most {max_length} in the list",
+}
+"""What would be right, by what pydantic calls the mistake."""
+
+BRANCH = re.compile(r"(constrained-|literal\[|function-|nullable\[|bool$|int$|float$|str$)")
+"""What pydantic adds to the place of a mistake where a value may be of several types."""
+
+
 def explain(error: ValidationError) -> str:
-    """Say a validation error in lines of `place: what is wrong`."""
-    lines = []
+    """Say a validation error in lines of `key: what is expected, and not that`, one for each key."""
+    lines: list[str] = []
+    choices: dict[str, list[str]] = {}
+    given: dict[str, object] = {}
     for problem in error.errors(include_url=False):
-        place = ".".join(str(part) for part in problem["loc"])
+        place = ".".join(str(part) for part in problem["loc"] if not BRANCH.match(str(part)))
         text = problem["msg"].removeprefix("Value error, ")
-        if problem["type"] not in ("unknown", "value_error"):
-            text = f"{text[0].lower()}{text[1:]}, not {problem['input']!r}"
-        lines.append(f"{place}: {text}" if place else text)
+        if (expected := EXPECTED.get(problem["type"])) is not None:
+            choices.setdefault(place, []).append(expected.format_map(problem.get("ctx", {})))
+            given[place] = problem["input"]
+        elif problem["type"] == "missing":
+            lines.append(f"{place} is required")
+        else:
+            if problem["type"] not in ("unknown", "value_error"):
+                text = f"{text[0].lower()}{text[1:]}, not {problem['input']!r}"
+            lines.append(f"{place}: {text}" if place else text)
+    for place, several in choices.items():
+        wide = [each for each in dict.fromkeys(several) if each != NUMBERS[0] or NUMBERS[1] not in several]
+        lines.append(f"{place}: expected {' or '.join(wide)}, not {_said(given[place])}")
     return "\n".join(lines)
+
+
+def _said(value: object) -> str:
+    """Return a value as a setting says it."""
+    return str(value).lower() if isinstance(value, bool) else repr(value)
+
+
+def _within(error: ValidationError, key: str) -> ValidationError:
+    """Return the same error, of what lies under that key."""
+    found = [
+        InitErrorDetails(
+            type=PydanticCustomError(each["type"], "{text}", {**each.get("ctx", {}), "text": each["msg"]}),
+            loc=(key, *each["loc"]),
+            input=each["input"],
+        )
+        for each in error.errors(include_url=False)
+    ]
+    return ValidationError.from_exception_data(error.title, found)

@@ -39,6 +39,7 @@ from feddecorr.runs.record import Record
 from feddecorr.server.federation import RunClients
 from feddecorr.settings.flat import parse_settings
 from feddecorr.settings.options import RunOptions
+from feddecorr.settings.short_keys import read_settings
 
 MAX_EVIDENCE = 1 << 30
 """Size limit of a client's evidence in bytes; 8 000 features need half of that."""
@@ -58,7 +59,7 @@ def main(grid: Grid, context: Context) -> None:
     config: dict[str, Any] = dict(context.run_config)
     document, out, test_name = config.pop("experiment"), Path(config.pop("out")), config.pop("test", "")
     words = [f"{name}={value}" for name, value in config.items()]
-    experiment, options = parse_settings(read_overrides(words, onto=json.loads(document)))
+    experiment, options = parse_settings(read_settings(words, json.loads(document)))
     if RunDirectory(out).is_done(experiment, options):
         log(f"{out} already has all {options.rounds} rounds")
         return

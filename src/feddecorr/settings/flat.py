@@ -11,16 +11,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
 from feddecorr.config.experiment import AUTO, Experiment
-from feddecorr.config.overrides import read_overrides
+from feddecorr.config.overrides import flatten, read_overrides, spell_out
 from feddecorr.core.registry import Config
 from feddecorr.core.trust import Trust
-from feddecorr.errors import UserError, nearest
+from feddecorr.errors import UserError
 from feddecorr.settings.options import REGISTRIES, RunOptions
-
-KEYS: dict[str, type[Config]] = dict.fromkeys(Experiment.model_fields, Experiment) | dict.fromkeys(
-    RunOptions.model_fields, RunOptions
-)
-"""Which of the two values each top-level key belongs to."""
+from feddecorr.settings.short_keys import KEYS, explain_unknown, full_keys
 
 Value = TypeVar("Value", bound=Config)
 
@@ -28,18 +24,25 @@ Value = TypeVar("Value", bound=Config)
 def parse_settings(settings: Mapping[str, Any], trust: Trust | None = None) -> tuple[Experiment, RunOptions]:
     """Return the experiment and the run options that settings say; all that is wrong is reported together.
 
+    A key may be short, as `lr` is for `training.lr`, where it ends the key of one option alone of all that is chosen.
     Settings of a file are given with the trust in it, else code that they name is imported as if said here.
     """
     if not isinstance(settings, Mapping):  # whatever a file holds
         raise UserError(f"settings are a table, not {type(settings).__name__}")
     parts: dict[type[Config], dict[str, Any]] = {Experiment: {}, RunOptions: {}}
     problems = []
-    for key, value in settings.items():
+    held = {key for key, value in flatten(settings).items() if value != {}}
+    for short, full in (in_full := full_keys(map(str, settings), [settings], trust)).items():
+        problems += [
+            f"{short} and {key} are the same option: say it once"
+            for key in held & flatten({full: settings[short]}).keys()
+        ]
+    for key, value in (spell_out(settings, in_full) if in_full else settings).items():
         if key in KEYS:
             parts[KEYS[key]][key] = value
         else:
             spelled = str(key).encode(errors="backslashreplace").decode()  # JSON can hold half a character
-            problems.append(f"unknown option '{spelled}': {nearest(spelled, KEYS)}")
+            problems.append(explain_unknown(spelled, settings, trust))
     training = parts[Experiment].get("training")
     if isinstance(training, Mapping):
         training = dict(training)

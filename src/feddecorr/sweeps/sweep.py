@@ -12,7 +12,7 @@ from pydantic import Field, PositiveInt, ValidationError
 from feddecorr.config.experiment import Experiment
 from feddecorr.config.overrides import SEVERAL, read_overrides
 from feddecorr.core.registry import Config, explain
-from feddecorr.core.trust import Trust
+from feddecorr.core.trust import CLOSED, Trust
 from feddecorr.errors import UserError, nearest
 from feddecorr.report.figures import over_rounds
 from feddecorr.results.conditions import Condition, by_name
@@ -22,6 +22,7 @@ from feddecorr.results.study import Arm, Figure, Finding, Labels, Result, Study,
 from feddecorr.results.summary import STATISTICS
 from feddecorr.settings.flat import overrides, parse_settings, text, to_settings
 from feddecorr.settings.options import REGISTRIES, RunOptions
+from feddecorr.settings.short_keys import KEYS, full_keys
 
 Combination = dict[str, Any]
 """A value for every setting that is varied; None where the combination has no such setting."""
@@ -82,16 +83,24 @@ class SweepStudy(Study):
         self.name = name
         self._trust = trust
         self._settings = settings
-        self._axes = {key: values for key, values in sweep.over.items() if key != "seed"}
-        self._seeds: list[int] | None = sweep.over.get("seed")
-        self._skip = sweep.skip
+        chosen = [
+            _override({key: value}, settings)
+            for key, values in sweep.over.items()
+            for value in values
+            if key.partition(".")[0] in KEYS
+        ]
+        full = full_keys({*sweep.over, *(key for rule in sweep.skip for key in rule)}, [settings, *chosen], trust)
+        over = {full.get(key, key): values for key, values in sweep.over.items()}
+        self._axes = {key: values for key, values in over.items() if key != "seed"}
+        self._seeds: list[int] | None = over.get("seed")
+        self._skip = [{full.get(key, key): value for key, value in rule.items()} for rule in sweep.skip]
         self._conditions = [Condition(condition) for condition in sweep.where]
         self.shows = f"All combinations of {', '.join(self._axes) or 'nothing'}"
-        for key, values in sweep.over.items():
+        for key, values in over.items():
             if not values:
                 raise UserError(f"sweep.over: {key} has no values")
-        for key in (key for rule in sweep.skip for key in rule if key not in (*sweep.over, "seed")):
-            raise UserError(f"sweep.skip names '{key}', which is not varied: {nearest(key, [*sweep.over, 'seed'])}")
+        for key in (key for rule in self._skip for key in rule if key not in (*over, "seed")):
+            raise UserError(f"sweep.skip names '{key}', which is not varied: {nearest(key, [*over, 'seed'])}")
 
     def arms(self, scale: str, seeds: int) -> list[Arm]:  # noqa: ARG002 - a sweep has the scale that its settings have
         """Return a run for each combination and seed; a seed is complete before the next one begins."""
@@ -125,9 +134,7 @@ class SweepStudy(Study):
             return True
         if top in SEVERAL:
             return option in settings[top]
-        kind = settings[top]
-        name = str(kind["name"] if isinstance(kind, Mapping) else kind)
-        known = REGISTRIES[top].table.get(name.partition(":")[0])
+        known = REGISTRIES[top].chosen(settings[top], CLOSED)
         return known is None or option in known.model_fields  # a user's own class validates its options itself
 
     def _parse(self, combination: Combination, settings: dict[str, Any]) -> tuple[Experiment, RunOptions] | None:
