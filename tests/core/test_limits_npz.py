@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from feddecorr.core.limits import read_npz
+from feddecorr.data.features import read_features
 from feddecorr.errors import UserError
 
 MIB = 1 << 20
@@ -65,6 +66,14 @@ LIES = {
     "less than there is": (member(np.zeros(5000, np.uint8), shape=(10,)), "11 bytes where the shape"),
     "beyond any size": (member(np.zeros(10, np.uint8), shape=(10**15,)), "refused, for it unpacks to more"),
     "objects": (member(np.zeros(10, np.uint8), descr="|O"), "Python objects"),
+    "a header without end": (
+        b"\x93NUMPY\x02\x00" + struct.pack("<I", 2**32 - 1),
+        "its header claims 4,294,967,295 bytes",
+    ),
+    "a header of signs": (
+        b"\x93NUMPY\x01\x00" + struct.pack("<H", 9000) + b"-" * 9000,
+        "its header is nested too deeply",
+    ),
     "no array": (b"nothing", "not an npz file of plain arrays"),
 }
 
@@ -74,6 +83,14 @@ def test_a_header_that_lies_is_found_out(tmp_path: Path, name: str) -> None:
     content, message = LIES[name]
     with pytest.raises(UserError, match=message):
         read_npz(pack(tmp_path / "x.npz", content))
+
+
+@pytest.mark.parametrize("name", [name for name in LIES if "header" in name])
+def test_so_is_that_of_a_single_array(tmp_path: Path, name: str) -> None:
+    content, message = LIES[name]
+    (tmp_path / "x.npy").write_bytes(content)
+    with pytest.raises(UserError, match=message):
+        read_features(tmp_path / "x.npy")
 
 
 def test_a_zip_whose_sizes_lie_is_read_no_further(tmp_path: Path) -> None:

@@ -181,3 +181,22 @@ def test_what_cannot_be_read_is_told(path: Path, tmp_path: Path) -> None:
         TableFile(path=tmp_path / "bad.parquet").load()
     with pytest.raises(UserError, match="is 'train' or 'test', not 'no'"):
         TableFile(path=path, split="label", label="small").load()
+
+
+def test_labels_keep_their_digits_however_many_rows_there_are(tmp_path: Path) -> None:
+    """Without a word among them they are numbers; pandas alone would decide anew for each quarter of a million rows."""
+    rows = "".join(f"{row / 7},0{row % 2}\n" for row in range(300_000))
+    (tmp_path / "a.csv").write_text(f"x,label\n{rows}" + "0.5,x\n1.5,x\n2.5,x\n3.5,x\n4.5,x\n")
+    assert TableFile(path=tmp_path / "a.csv").load().classes == ("00", "01", "x")
+
+
+def test_a_file_of_zeros_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    """Sparse, it takes no room on the disk."""
+    for start, why in ((b"", "a line has more than"), (b"x,label\n", "more than 2,147,483,648: parquet is smaller")):
+        with (tmp_path / "a.csv").open("wb") as file:
+            file.write(start)
+            file.truncate(1 << 42)
+        with pytest.raises(UserError, match=why):
+            TableFile(path=tmp_path / "a.csv").load()
+        with pytest.raises(UserError, match="a line has more than"):
+            read_features(tmp_path / "a.csv")

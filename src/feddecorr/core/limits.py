@@ -48,6 +48,11 @@ WIDEST = 1 << 14
 COLUMNS = 1 << 17
 """Columns that a table may have."""
 
+LINE = 64 << 20
+"""Characters that a line of a csv file may have: `COLUMNS` numbers in full take a twentieth."""
+
+NPY_HEADER = 10_000
+"""Bytes that the header of an npy file may have, as NumPy has it."""
 
 LONGEST = 200
 """Letters of a stranger that a message repeats."""
@@ -140,9 +145,7 @@ def _arrays(path: Path) -> Iterator[tuple[str, AnyArray]]:
 
 def _array(stream: IO[bytes], allowance: Allowance) -> AnyArray:
     """Return the array of one member: what its header says has to follow, and no more than is allowed."""
-    version = np.lib.format.read_magic(stream)
-    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, columns_first, dtype = read(stream)
+    shape, columns_first, dtype = read_npy_header(stream)
     if dtype.hasobject:
         raise ValueError("it holds Python objects")
     size = math.prod(shape) * dtype.itemsize
@@ -151,6 +154,19 @@ def _array(stream: IO[bytes], allowance: Allowance) -> AnyArray:
     if len(content) != size:
         raise ValueError(f"{len(content):,} bytes where the shape {shape} says {size:,}")
     return np.frombuffer(content, dtype).reshape(shape, order="F" if columns_first else "C")
+
+
+def read_npy_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Return the shape, whether columns come first, and the type; a header is short, whatever length it claims."""
+    version = np.lib.format.read_magic(stream)
+    length = stream.read(2 if version == (1, 0) else 4)
+    if (size := int.from_bytes(length, "little")) > NPY_HEADER:
+        raise ValueError(f"its header claims {size:,} bytes, more than {NPY_HEADER:,}")
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    try:
+        return read(io.BytesIO(length + stream.read(size)))
+    except MemoryError as error:  # Python's parser
+        raise ValueError("its header is nested too deeply") from error
 
 
 def read_at_most(stream: IO[bytes] | io.BufferedIOBase, limit: int) -> bytearray:

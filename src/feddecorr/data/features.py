@@ -16,7 +16,7 @@ from torch import Tensor
 from feddecorr.collapse.diagnosis import Diagnosis
 from feddecorr.collapse.statistics import CHUNK, Batch
 from feddecorr.core.files import load_tensors, reading
-from feddecorr.core.limits import MEMBER, brief, check_classes, check_width, read_npz
+from feddecorr.core.limits import MEMBER, brief, check_classes, check_width, read_npy_header, read_npz
 from feddecorr.data.tables import LABELS, labels_of, read_csv, read_table
 from feddecorr.errors import UserError
 from feddecorr.loss.decorrelation import as_batch
@@ -147,6 +147,8 @@ def _read(path: Path) -> Mapping[str, AnyArray]:
 
 
 def _read_npy(path: Path) -> Mapping[str, AnyArray]:
+    with path.open("rb") as file:
+        read_npy_header(file)
     return {"features": np.lib.format.open_memmap(path, mode="r")}
 
 

@@ -7,13 +7,13 @@ from array import array
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from feddecorr.core.files import reading
-from feddecorr.core.limits import brief, check_columns
+from feddecorr.core.limits import LINE, TOTAL, brief, check_columns
 from feddecorr.data.arrow import ArrowReader
 from feddecorr.errors import RunError, UserError
 
@@ -79,7 +79,9 @@ def _pandas_csv(path: Path, library: Any) -> Any:
     with reading(path):
         heading = next(_rows(path), (0, []))[1]
         check_columns(len(heading))
-    table = library.read_csv(path)
+        if (size := path.stat().st_size) > TOTAL:
+            raise UserError(f"a csv file of {size:,} bytes, more than {TOTAL:,}: parquet is smaller")
+    table = library.read_csv(path, low_memory=False)  # else each part of a column may get a type of its own
     width = table.shape[1] + (0 if isinstance(table.index, library.RangeIndex) else table.index.nlevels)
     if width != len(heading):  # pandas takes what stands before the columns for an index
         raise UserError(f"{path}: the rows have {width} cells, but the heading has {len(heading)}")
@@ -225,11 +227,18 @@ def _cell(path: Path, line: int, place: int, names: Sequence[str]) -> str:
 def _rows(path: Path, *, skip: bool = False) -> Iterator[tuple[int, list[str]]]:
     """Yield the number and the cells of each line that is not blank, with or without the first."""
     with path.open(encoding="utf-8-sig", newline="") as file:
-        reader = csv.reader(file)
+        reader = csv.reader(_lines(file))
         rows = ((reader.line_num, cells) for cells in reader if cells)
         if skip:
             next(rows, None)
         yield from rows
+
+
+def _lines(file: IO[str]) -> Iterator[str]:
+    while line := file.readline(LINE):
+        if len(line) == LINE:
+            raise ValueError(f"a line has more than {LINE:,} characters")
+        yield line
 
 
 def _is_number(cell: str) -> bool:
