@@ -14,15 +14,18 @@ from typing import Any
 import pytest
 import torch
 from command_line import CommandLine
-from local_grid import LocalGrid
+from flwr.app import Context, Message
+from local_grid import Answer, LocalGrid
 from sites import connect, federated, write_pictures, write_sites
 
+from feddecorr.core.checks import MOST_CLASSES
 from feddecorr.core.messages import Broadcast, to_bytes
 from feddecorr.deployment import server_app as deployment
 from feddecorr.errors import RunError
 from feddecorr.flower import connected_nodes, node
+from feddecorr.flower.client_app import app
 from feddecorr.flower.exchange import BUSY
-from feddecorr.flower.payload import Payload
+from feddecorr.flower.payload import Payload, pack, to_arrays, unpack
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import ensure
 
@@ -113,6 +116,50 @@ def test_a_site_that_cannot_take_part_does_not_end_the_run_before_it_begins(conf
     assert all("expected a folder of pictures for each class" in record.missing[1] for record in records)
     assert any(line.startswith("the run begins without client 1: UserError") for line in said)
     assert RunDirectory.open(tmp_path / "run").roster().sizes.tolist() == [24, 0, 24]
+
+
+def lying(**changes: Any) -> Answer:
+    """Return a node that reports something else than its data."""
+
+    def answer(message: Message, context: Context) -> Message:
+        reply = app(message, context)
+        if message.metadata.message_type != "query":
+            return reply
+        document = {**json.loads(unpack(reply.content, 1 << 30).content), **changes}
+        return Message(pack(to_arrays(json.dumps(document).encode()), {"kind": "data_summary"}), reply_to=message)
+
+    return answer
+
+
+LIES: dict[str, dict[str, Any]] = {
+    "another client": {"client": 0},
+    "more classes than a model may have": {"classes": [f"x{n}" for n in range(MOST_CLASSES)]},
+}
+
+
+@pytest.mark.parametrize("name", LIES)
+def test_no_report_of_a_node_ends_the_run_before_it_begins(name: str, configs: Configs, tmp_path: Path) -> None:
+    experiment, said = federated("missing=continue"), list[str]()
+    grid = LocalGrid(configs)
+    grid.answers[101] = lying(**LIES[name])
+    records = ensure(*experiment, tmp_path / "run", through=connect(grid, experiment, tmp_path / "run", said))
+    assert [list(record.missing) for record in records] == [[1], [1]]
+    assert any("both claim to be client 0" in line or "32771, more than 32768" in line for line in said)
+    assert "the model has 3 classes: blue, green, red" in said
+    with pytest.raises(RunError, match=r"both claim to be client 0|client 1 cannot take part: it names 32768 classes"):
+        connect(grid, federated(), tmp_path / "strict")
+
+
+def test_no_number_of_examples_costs_the_server_more_than_a_line(configs: Configs, tmp_path: Path) -> None:
+    """It is a number of batches, which are counted, not listed."""
+    claimed = 2**31 - 1
+    pixels = {"count": claimed * 64, "sums": [claimed * 64] * 3, "squares": [claimed * 64] * 3}
+    experiment, said = federated("missing=continue", "training.batch=1", "transforms=median"), list[str]()
+    grid = LocalGrid(configs)
+    grid.answers[101] = lying(examples=claimed, sums=pixels)
+    records = ensure(*experiment, tmp_path / "run", through=connect(grid, experiment, tmp_path / "run", said))
+    assert [record.missing for record in records] == [{}, {}]
+    assert f"client 1 reports {claimed} of all {claimed + 48} examples: means follow it alone" in said
 
 
 def test_a_client_that_never_connects_does_not_keep_the_others(configs: Configs, tmp_path: Path) -> None:

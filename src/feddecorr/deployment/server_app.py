@@ -129,6 +129,7 @@ class Deployment:
         for client, why in sorted(self._nodes.reasons.items()):
             self._log(f"the run begins without client {client}: {why}")
         self._log_classes(found)
+        self._log_majority(found)
         return found
 
     def _log_classes(self, summaries: Mapping[int, DataSummary]) -> None:
@@ -139,6 +140,13 @@ class Deployment:
         for client, each in summaries.items():
             if alone := [name for name in each.classes if owners[name] == 1]:
                 self._log(f"only client {client} has {', '.join(alone)}")
+
+    def _log_majority(self, summaries: Mapping[int, DataSummary]) -> None:
+        """Log a client that reports more examples than all others: all means and the normalisation follow it."""
+        total = sum(each.examples for each in summaries.values())
+        for client, each in summaries.items():
+            if len(summaries) > 1 and 2 * each.examples > total:
+                self._log(f"client {client} reports {each.examples} of all {total} examples: means follow it alone")
 
     def _load_summaries(self) -> dict[int, DataSummary] | None:
         """Return the summaries with which the run in the directory began; None if it has not begun."""

@@ -123,7 +123,7 @@ class ConnectedNodes:
         """Return the data summaries before the run begins: of all clients, or of those that can take part."""
         found = self.wait_for(range(self._clients), seconds)
         for node, newcomer in self._rivals.items():
-            raise RunError(_conflict(node, newcomer))
+            self._report_conflict(node, newcomer)
         absent = sorted(set(range(self._clients)) - found.keys())
         silent = [client for client in absent if client not in self.reasons]
         if len(found) < self._minimum:
@@ -242,9 +242,12 @@ class ConnectedNodes:
             self._left_out.pop(newcomer.node, None)
             self._accept(newcomer)
             return
-        if self._begun is None or not self._continues:
-            raise RunError(_conflict(reply.node, newcomer))
-        self._log_once(f"{_conflict(reply.node, newcomer)}; node {newcomer.node} is left out")
+        self._report_conflict(reply.node, newcomer)
+
+    def _report_conflict(self, node: int, newcomer: ConnectedNode) -> None:
+        if not self._continues:
+            raise RunError(_conflict(node, newcomer))
+        self._log_once(f"{_conflict(node, newcomer)}; node {newcomer.node} is left out")
 
     def _leave_out(self, node: int, why: str) -> None:
         self._left_out[node] = None

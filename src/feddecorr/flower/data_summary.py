@@ -95,14 +95,26 @@ STRUCTURE = TypeAdapter(DataSummary)
 
 
 def misfits(summaries: Mapping[int, DataSummary], test: Dataset | None) -> dict[int, str]:
-    """Return the clients whose images differ in shape from the server's or, if it has none, from most clients'."""
+    """Return the clients that cannot take part, and why.
+
+    Images have the server's shape or, if it has none, most clients'; while all clients together name too many
+    classes, the one that names the most is left out.
+    """
     shapes = Counter(each.shape for each in summaries.values())
     common, whose = (shapes.most_common(1)[0][0], "most clients'") if test is None else (test.shape, "the server's")
-    return {
+    found = {
         client: f"its images have the shape {each.shape}, {whose} {common}: data.size at the node resizes them"
         for client, each in summaries.items()
         if each.shape != common
     }
+    names = {client: each.classes for client, each in summaries.items() if client not in found}
+    while len(together := {name for classes in names.values() for name in classes}) > MOST_CLASSES:
+        most = max(names, key=lambda client: len(names[client]))
+        found[most] = (
+            f"it names {len(names.pop(most))} classes, and all clients together {len(together)}, more than "
+            f"{MOST_CLASSES}"
+        )
+    return found
 
 
 def federation_of(experiment: Experiment, summaries: Mapping[int, DataSummary], test: Dataset | None) -> Federation:

@@ -26,7 +26,7 @@ from feddecorr.core.messages import FIELDS, MOST_TERMS, Broadcast, Failure, Upda
 from feddecorr.core.states import State, has_layout, magnitudes, match_layout, misfits
 from feddecorr.errors import RunError, UserError
 from feddecorr.server.federation import Federation
-from feddecorr.training.shards import batch_sizes
+from feddecorr.training.shards import batch_count
 
 Missing = Literal["fail", "continue"]
 
@@ -74,7 +74,7 @@ class ExpectedUpdates:
         """Return the bounds for an update of these clients, which the roster must contain."""
         sizes = [int(self.federation.roster.sizes[client]) for client in clients]
         experiment = self.federation.experiment
-        epochs = experiment.training.steps_per_epoch(len(batch_sizes(max(1, *sizes), experiment.training.batch)))
+        epochs = experiment.training.steps_per_epoch(batch_count(max(1, *sizes), experiment.training.batch))
         rate = experiment.training.rate(self.broadcast.round)
         least = max(MIN_AMOUNT, rate * (1 - ROUNDING))
         most = rate * sum(epochs) / (1 - experiment.training.momentum) * (1 + ROUNDING)

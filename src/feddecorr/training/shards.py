@@ -106,6 +106,12 @@ def batch_sizes(count: int, size: int) -> tuple[int, ...]:
     return *[size] * whole, *[rest] * bool(rest)
 
 
+def batch_count(count: int, size: int) -> int:
+    """Return how many batches one pass has, however many images are claimed."""
+    whole, rest = divmod(count, size)
+    return max(1, whole + (rest > 1))
+
+
 def epoch_sizes(training: Training, count: int) -> list[tuple[int, ...]]:
     """Return the sizes of the batches of each local epoch of a client with that many images."""
     whole = batch_sizes(count, training.batch)
