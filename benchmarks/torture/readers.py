@@ -36,7 +36,7 @@ from feddecorr.data.mnist import read_idx, write_idx
 from feddecorr.data.npz import Npz
 from feddecorr.data.pickles import load_pickle
 from feddecorr.data.pictures import decode
-from feddecorr.data.table_file import TableFile
+from feddecorr.data.tables import TableFile
 from feddecorr.errors import UserError
 from feddecorr.models.weights import read_weights, weights_digest
 from feddecorr.partition.external import read_split

@@ -25,7 +25,6 @@ from benchmarks.torture.broken_inputs import mutate
 from feddecorr.core.limits import ALWAYS, MEMBER
 from feddecorr.data import arrow
 from feddecorr.data.arrow import CRASHED, ArrowReader
-from feddecorr.data.tables import read_table
 from feddecorr.errors import RunError, UserError
 
 CRASHES = {
@@ -166,7 +165,8 @@ def test_a_table_is_what_the_library_makes_of_it(tmp_path: Path) -> None:
         "here": pa.array(places * 1000, pa.timestamp("ms", tz="UTC")),
     }
     pq.write_table(pa.table(columns), tmp_path / "a.parquet", row_group_size=30_000)
-    found = read_table(tmp_path / "a.parquet")
+    with ArrowReader() as reader:
+        found = pd.DataFrame(dict(reader.table(tmp_path / "a.parquet")))
     wanted = pq.read_table(tmp_path / "a.parquet").to_pandas()
     assert list(found.columns) == list(wanted.columns)
     for name in columns:
@@ -181,7 +181,8 @@ def test_a_table_without_rows_has_its_columns(tmp_path: Path) -> None:
     pq.write_table(
         pa.table({"x": pa.array([], pa.float64()), "label": pa.array([], pa.int8())}), tmp_path / "a.parquet"
     )
-    assert [kind.kind for kind in read_table(tmp_path / "a.parquet").dtypes] == ["f", "i"]
+    with ArrowReader() as reader:
+        assert [values.dtype.kind for _, values in reader.table(tmp_path / "a.parquet")] == ["f", "i"]
 
 
 def test_zeros_that_are_packed_are_refused_with_the_limit(tables: ArrowReader, tmp_path: Path) -> None:

@@ -394,7 +394,7 @@ def a_wide_csv(folder: Path) -> Words:
     return ["diagnose", "--features", folder / "wide.csv"]
 
 
-@case("wide.csv: 1,000,001 columns")
+@case("wide.csv, line 1: 1,000,001 columns")
 def a_wide_table(folder: Path) -> Words:
     names = ",".join(f"c{number}" for number in range(1_000_000))
     (folder / "wide.csv").write_text(f"label,{names}\n" + "".join(f"{n}" + ",0.5" * 1_000_000 + "\n" for n in range(2)))

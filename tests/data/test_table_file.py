@@ -46,16 +46,22 @@ def test_text_that_is_none_is_refused_where_it_is_read(tmp_path: Path) -> None:
         TableFile(path=tmp_path / "a.parquet").load()
 
 
-def test_csv_and_parquet_are_the_same_data(path: Path, tmp_path: Path) -> None:
-    pd.read_csv(path).to_parquet(tmp_path / "a.parquet")
-    assert TableFile(path=tmp_path / "a.parquet").load().sha256 == TableFile(path=path).load().sha256
+@pytest.mark.parametrize("labels", [["no", "yes"], [7, 10], [0.5, 1.0], [False, True]])
+def test_csv_and_parquet_are_the_same_data(tmp_path: Path, labels: list[object]) -> None:
+    """Whatever kind of values the labels are; truth values are numbers, too."""
+    rows = table().assign(label=labels * (ROWS // 2), flag=[True, False, False, True] * (ROWS // 4))
+    rows.to_csv(tmp_path / "a.csv", index=False)
+    rows.to_parquet(tmp_path / "a.parquet")
+    csv, parquet = (TableFile(path=tmp_path / name).load() for name in ("a.csv", "a.parquet"))
+    assert csv.sha256 == parquet.sha256
+    assert csv.classes == parquet.classes == tuple(map(str, labels))
 
 
 def test_a_column_says_what_is_for_testing(tmp_path: Path) -> None:
     rows = table().assign(part=["test" if place < 7 else "train" for place in range(ROWS)], kind=range(ROWS))
     rows.to_csv(tmp_path / "a.csv", index=False)
     dataset = TableFile(path=tmp_path / "a.csv", split="part", label="kind").load
-    with pytest.raises(UserError, match="column 'label' holds"):
+    with pytest.raises(UserError, match=r"column 3 \('label'\) holds '(yes|no)', which is not a number"):
         dataset()
     found = TableFile(path=tmp_path / "a.csv", split="part").load()
     assert (len(found.train), len(found.test)) == (33, 7)
@@ -91,7 +97,7 @@ ROWS_OF_TWO = [f"{number / 7:.3f},{number % 5},{'ab'[number % 2]}" for number in
         (["a,b,label", *ROWS_OF_TWO, '1.5,2," "'], "the label of row 21 is missing"),
         (["a,b,label", *(row.replace("a", "inf").replace("b", "1") for row in ROWS_OF_TWO)], "the label of row 1 is"),
         (["label,b,label", *(f"{row[-1]}{row[5:]}" for row in ROWS_OF_TWO)], "several columns are called 'label'"),
-        (["a,b,label", *(f"{row},7" for row in ROWS_OF_TWO)], "the rows have 4 cells, but the heading has 3"),
+        (["a,b,label", *(f"{row},7" for row in ROWS_OF_TWO)], "line 2: 4 cells, where the first line has 3"),
         (
             ["a,b,label", *(f"1e9,{row[6:]}" for row in ROWS_OF_TWO), "1000000003,1,a"],
             "'a' varies too little",
@@ -126,7 +132,7 @@ def test_columns_of_parquet_that_say_two_things_are_refused(tmp_path: Path) -> N
     with pytest.raises(UserError, match="several columns are called 'label'"):
         TableFile(path=tmp_path / "a.parquet").load()
     table().sample(frac=1, random_state=0).to_parquet(tmp_path / "a.parquet")  # with its index
-    with pytest.raises(UserError, match="'__index_level_0__' numbers the rows"):
+    with pytest.raises(UserError, match=r"\('__index_level_0__'\) numbers the rows"):
         TableFile(path=tmp_path / "a.parquet").load()
 
 
@@ -156,8 +162,8 @@ def test_what_cannot_be_read_is_told(path: Path, tmp_path: Path) -> None:
         "no feature": table()[["label"]],
     }
     reasons = {
-        "a word": "'large' holds",
-        "a gap": "'large' of row 1 is missing",
+        "a word": r"line 2: column 1 \('large'\) holds 'many', which is not a number",
+        "a gap": r"line 2: column 1 \('large'\) is empty",
         "no label": "no column label or class",
         "no feature": "no column is left",
     }
@@ -166,11 +172,11 @@ def test_what_cannot_be_read_is_told(path: Path, tmp_path: Path) -> None:
         with pytest.raises(UserError, match=reasons[name]):
             TableFile(path=tmp_path / "wrong.csv").load()
     table().to_csv(tmp_path / "indexed.csv")
-    with pytest.raises(UserError, match="a column has no heading"):
+    with pytest.raises(UserError, match="column 1 has no name"):
         TableFile(path=tmp_path / "indexed.csv").load()
-    for index in ("id", "number"):
+    for index, said in {"id": r"column 1 \('id'\) numbers the rows", "number": "column 1 counts the rows"}.items():
         table().to_csv(tmp_path / "indexed.csv", index_label=index)
-        with pytest.raises(UserError, match=f"the column '{index}' numbers the rows"):
+        with pytest.raises(UserError, match=said):
             TableFile(path=tmp_path / "indexed.csv").load()
     with pytest.raises(UserError, match=r"a table is a \.csv or \.parquet file"):
         TableFile(path=tmp_path / "a.xlsx").load()
@@ -184,7 +190,7 @@ def test_what_cannot_be_read_is_told(path: Path, tmp_path: Path) -> None:
 
 
 def test_labels_keep_their_digits_however_many_rows_there_are(tmp_path: Path) -> None:
-    """Without a word among them they are numbers; pandas alone would decide anew for each quarter of a million rows."""
+    """Without a word among them they are numbers."""
     rows = "".join(f"{row / 7},0{row % 2}\n" for row in range(300_000))
     (tmp_path / "a.csv").write_text(f"x,label\n{rows}" + "0.5,x\n1.5,x\n2.5,x\n3.5,x\n4.5,x\n")
     assert TableFile(path=tmp_path / "a.csv").load().classes == ("00", "01", "x")
@@ -192,11 +198,11 @@ def test_labels_keep_their_digits_however_many_rows_there_are(tmp_path: Path) ->
 
 def test_a_file_of_zeros_is_refused_before_it_is_read(tmp_path: Path) -> None:
     """Sparse, it takes no room on the disk."""
-    for start, why in ((b"", "a line has more than"), (b"x,label\n", "more than 2,147,483,648: parquet is smaller")):
+    for start in (b"", b"x,label\n"):
         with (tmp_path / "a.csv").open("wb") as file:
             file.write(start)
             file.truncate(1 << 42)
-        with pytest.raises(UserError, match=why):
+        with pytest.raises(UserError, match="a line has more than"):
             TableFile(path=tmp_path / "a.csv").load()
         with pytest.raises(UserError, match="a line has more than"):
             read_features(tmp_path / "a.csv")

@@ -3,9 +3,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from feddecorr.data.features import read_features
-from feddecorr.data.tables import read_csv
+from feddecorr.data.features import READERS, read_features
 from feddecorr.errors import UserError
+
+read_csv = READERS[".csv"]
 
 
 def write(path: Path, *lines: str) -> Path:
@@ -16,7 +17,7 @@ def write(path: Path, *lines: str) -> Path:
 REFUSED = {
     "an index with an empty heading": (
         (",a,b", "0,1.5,2", "1,3,4"),
-        "line 1: column 1 has no name: write the file wit",
+        "column 1 has no name: write the file wit",
     ),
     "an index without headings": (("0,1.5,2", "1,3,4", "2,1,1"), "column 1 counts the rows: write the file without"),
     "columns that are counted": (("0,1,2", "5,3,4", "2,7,1"), "line 1: it counts the columns"),
@@ -24,8 +25,8 @@ REFUSED = {
     "an empty cell without headings": (("1,2", ",4"), "line 2: column 1 is empty"),
     "a word among numbers": (("a,b", "1,2", "3,n/a"), r"line 3: column 2 \('b'\) holds 'n/a', which is not a number"),
     "a cell too few": (("a,b,c", "1,2,3", "3,4"), "line 3: 2 cells, where the first line has 3"),
-    "two columns of labels": (("a,label,class", "1,2,3"), "line 1: several columns could be the labels: label, class"),
-    "an index with a heading": (("id,a", "7,1.5", "9,3", "4,1"), r"line 1: column 1 \('id'\) numbers the rows"),
+    "two columns of labels": (("a,label,class", "1,2,3"), "several columns could be the labels: label, class"),
+    "an index with a heading": (("id,a", "7,1.5", "9,3", "4,1"), r"column 1 \('id'\) numbers the rows"),
     "an index with any heading": (("n,a", "2,1.5", "1,3", "3,1"), "column 1 counts the rows"),
     "labels or the second of two": (("x,y", "1,2", "3,4"), "the column 'y' could be the labels or belong to 'x'"),
     "a heading or a class": (("species", "cat", "dog", "cat"), "line 1: 'species' could be a heading or a class with"),
@@ -36,7 +37,7 @@ REFUSED = {
         r"line 3: column 2 \('b'\) holds 'inf', which is not a finite number",
     ),
     "no number": (("1,2", "nan,3"), "line 2: column 1 holds 'nan', which is not a finite number"),
-    "an empty label": (("a,label", "1,cat", "3,"), r"line 3: column 2 \('label'\) is empty"),
+    "an empty label": (("a,label", "1,cat", "3,"), "the label of row 2 is missing"),
     "a heading alone": (("a,b",), "there is nothing below the heading"),
     "nothing": (("",), "is empty"),
 }

@@ -8,7 +8,7 @@ from feddecorr.data.folder import Folder
 from feddecorr.data.hugging_face import HuggingFace
 from feddecorr.data.mnist import FashionMnist, Mnist
 from feddecorr.data.npz import Npz
-from feddecorr.data.table_file import TableFile
+from feddecorr.data.tables import TableFile
 from feddecorr.data.tinyimagenet import TinyImageNet
 
 DATA = Registry(

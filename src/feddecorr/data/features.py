@@ -5,23 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from feddecorr.collapse.diagnosis import Diagnosis
 from feddecorr.collapse.statistics import CHUNK, Batch
 from feddecorr.core.files import load_tensors, reading
 from feddecorr.core.limits import MEMBER, brief, check_classes, check_width, read_npy_header, read_npz
-from feddecorr.data.tables import LABELS, labels_of, read_csv, read_table
+from feddecorr.data.tables import LABELS, AnyArray, labels_of, read_table
 from feddecorr.errors import UserError
 from feddecorr.loss.decorrelation import as_batch
-
-AnyArray = NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -161,27 +159,32 @@ def _to_numpy(tensor: Tensor) -> AnyArray:
     return (tensor.float() if tensor.is_floating_point() and tensor.itemsize < 4 else tensor).numpy()
 
 
-def _read_parquet(path: Path) -> Mapping[str, AnyArray]:
+def _read_table(path: Path) -> Mapping[str, AnyArray]:
     """Return `features` and, from a column such as `label`, `labels`."""
-    table = read_table(path)
-    marked = [name for name in table.columns if str(name).strip().lower() in LABELS]
-    if len(marked) > 1:
-        raise UserError(f"{path}: several columns could be the labels: {brief(', '.join(map(str, marked)))}")
-    features = table.drop(columns=marked)
-    kinds = zip(features.columns, features.dtypes, strict=True)
-    if wordy := [str(name) for name, kind in kinds if kind.kind not in "fiub"]:
-        raise UserError(f"{path}: the column '{brief(wordy[0])}' holds no numbers; labels are in a column 'label'")
-    arrays = {} if features.empty else {"features": features.to_numpy(np.float64)}
-    for name in marked:
-        labels = labels_of(path, table[name]).to_numpy()
+    table = read_table(path, partial(_label_column, path), headed=False)
+    arrays: dict[str, AnyArray] = {"features": table.numbers} if table.numbers.size else {}
+    if "labels" in table.chosen:
+        labels = labels_of(path, table.chosen["labels"])
         arrays["labels"] = labels if labels.dtype.kind in "iubf" else labels.astype(str)
     return arrays
+
+
+def _label_column(path: Path, names: Sequence[str]) -> dict[str, int]:
+    """Return which column holds the labels, if any; refuse headings that could mean two things."""
+    small = [name.strip().lower() for name in names]
+    found = [place for place, name in enumerate(small) if name in LABELS]
+    if len(found) > 1:
+        named = brief(", ".join(names[place] for place in found))
+        raise UserError(f"{path}: several columns could be the labels: {named}")
+    if path.suffix == ".csv" and {"x", "y"} <= set(small):
+        raise UserError(f"{path}: the column 'y' could be the labels or belong to 'x': give it another name")
+    return {"labels": found[0]} if found else {}
 
 
 READERS: dict[str, Callable[[Path], Mapping[str, AnyArray]]] = {
     ".npy": _read_npy,
     ".npz": read_npz,
     ".safetensors": _read_safetensors,
-    ".csv": read_csv,
-    ".parquet": _read_parquet,
+    ".csv": _read_table,
+    ".parquet": _read_table,
 }

@@ -1,26 +1,26 @@
-"""Tables in csv and parquet files: anything ambiguous is refused, with its place. Only this file loads pandas."""
+"""Tables in csv and parquet files, where anything ambiguous is refused with its place; and your own as a data set."""
 
 from __future__ import annotations
 
 import csv
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any, ClassVar, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from pydantic import Field, field_validator
 
 from feddecorr.core.files import reading
-from feddecorr.core.limits import LINE, TOTAL, brief, check_columns
+from feddecorr.core.limits import LINE, brief, check_classes, check_columns
 from feddecorr.data.arrow import ArrowReader
-from feddecorr.errors import RunError, UserError
+from feddecorr.data.dataset import Augmentation, Dataset, Images, UserData, split_off_test
+from feddecorr.errors import RunError, UserError, nearest
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-LABELS = ("label", "labels", "class", "target", "y")
+LABELS = ("label", "class", "target", "y", "labels")
 """Headings of the column of labels."""
 
 INDEXES = ("id", "idx", "index", "row")
@@ -29,120 +29,114 @@ INDEXES = ("id", "idx", "index", "row")
 PARQUET_INDEX = "__index_level_"
 """What pandas calls an index that it writes into a parquet file, and this number of it."""
 
-NO_INDEX = "write the file without an index (pandas: to_csv(…, index=False))"
+NO_INDEX = "write the file without an index (pandas: to_csv(…, index=False)), or give the column another name"
+
+MISSING = ("", "NA", "N/A", "n/a", "<NA>", "#N/A", "NaN", "nan", "NULL", "null", "None")
+"""What stands for nothing in a csv file."""
+
+TRUTH = {"True": 1.0, "true": 1.0, "TRUE": 1.0, "False": 0.0, "false": 0.0, "FALSE": 0.0}
 
 AnyArray = NDArray[Any]
 
-
-def pandas_library() -> Any:
-    """Return pandas, or say how to get it."""
-    try:
-        import pandas as pd  # noqa: PLC0415 - optional
-    except ImportError as error:
-        raise UserError("tables are read and made by pandas: pip install 'feddecorr[tables]'") from error
-    return pd
+Choose = Callable[[Sequence[str]], Mapping[str, int]]
+"""Tells, by the headings, which columns hold labels and the like: what each is, and its place."""
 
 
-def read_table(path: Path) -> pd.DataFrame:
-    """Return the table of a csv or parquet file; its columns have names, and none numbers the rows."""
-    library = pandas_library()
-    readers: dict[str, Callable[[Path, Any], pd.DataFrame]] = {".csv": _pandas_csv, ".parquet": _pandas_parquet}
-    read = readers.get(path.suffix.lower())
-    if read is None:
+class ParsedTable(NamedTuple):
+    """Columns of numbers, shape (rows, columns), with their names if there are any; and those that were chosen."""
+
+    names: list[str]
+    numbers: NDArray[np.float64]
+    chosen: dict[str, AnyArray]
+
+
+def read_table(path: Path, choose: Choose, *, headed: bool = True) -> ParsedTable:
+    """Return the table of a csv or parquet file; all columns that are not chosen hold numbers, and none of them rows'.
+
+    A csv file that need not be headed may begin with its first row; a single column of words is `labels` then.
+    """
+    if path.suffix.lower() not in (".csv", ".parquet"):
         raise UserError(f"{path}: a table is a .csv or .parquet file")
     if not path.is_file():
         raise UserError(f"there is no file {path}")
     try:
-        table: pd.DataFrame = read(path, library)
-        table.select_dtypes(exclude="number").to_numpy(dtype=object)  # pandas decodes text on access
+        if path.suffix.lower() == ".csv":
+            return _read_csv(path, choose, headed=headed)
+        return _read_parquet(path, choose)
     except (UserError, RunError, MemoryError):
         raise
-    except Exception as error:  # whatever the readers raise on a damaged file
+    except Exception as error:  # a damaged file can raise anything at all
         raise UserError(f"{path} is not a readable table: {brief(str(error))}") from error
-    if "" in (names := list(map(str, table.columns))):
-        raise UserError(
-            f"{path}: a column has no heading (the {names.index('') + 1}. one); if it is an index, write the table "
-            "without it (to_csv(…, index=False)), else give it a name"
-        )
-    for place, name in enumerate(map(str, table.columns)):
-        column = table.iloc[:, place]
-        numbered = name.lower() in INDEXES or name.startswith(PARQUET_INDEX)
-        if numbered or (place == 0 and column.dtype.kind in "iuf" and _counts_rows(column.to_numpy())):
-            raise UserError(
-                f"{path}: the column '{name}' numbers the rows; if it is an index, write the table without it "
-                "(to_csv(…, index=False)), else give it another name, and do not put it first"
-            )
-    return table
 
 
-def _pandas_csv(path: Path, library: Any) -> Any:
-    with reading(path):
-        heading = next(_rows(path), (0, []))[1]
-        check_columns(len(heading))
-        if (size := path.stat().st_size) > TOTAL:
-            raise UserError(f"a csv file of {size:,} bytes, more than {TOTAL:,}: parquet is smaller")
-    table = library.read_csv(path, low_memory=False)  # else each part of a column may get a type of its own
-    width = table.shape[1] + (0 if isinstance(table.index, library.RangeIndex) else table.index.nlevels)
-    if width != len(heading):  # pandas takes what stands before the columns for an index
-        raise UserError(f"{path}: the rows have {width} cells, but the heading has {len(heading)}")
-    return table.set_axis([name.strip() for name in heading], axis="columns")  # pandas renames those that repeat
-
-
-def labels_of(path: Path, column: pd.Series[Any]) -> pd.Series[Any]:
-    """Return a column of labels, text without the spaces around it; a missing one is refused, with its row."""
-    if column.dtype.kind not in "biuf":
-        column = column.map(lambda value: value.strip() if isinstance(value, str) else value)
-    missing = column.isna() | column.isin(["", np.inf, -np.inf])
+def labels_of(path: Path, column: AnyArray) -> AnyArray:
+    """Return a column of labels, as numbers or as text without the spaces around it; a missing one is refused."""
+    if column.dtype.kind == "O":
+        column = np.array([value.strip() if isinstance(value, str) else value for value in column], object)
+        missing = np.array([value is None or value == "" for value in column], bool)
+    else:
+        missing = ~np.isfinite(column)
     if missing.any():
         raise UserError(
-            f"{path}: the label of row {int(missing.to_numpy().argmax()) + 1} is missing or infinite: no cell may "
-            "be empty, nor hold what stands for that (NA, null, None and the like)"
+            f"{path}: the label of row {int(missing.argmax()) + 1} is missing or infinite: no cell may be empty, nor "
+            "hold what stands for that (NA, null, None and the like)"
         )
     return column
 
 
-def _pandas_parquet(path: Path, library: Any) -> Any:
+def _read_parquet(path: Path, choose: Choose) -> ParsedTable:
     with ArrowReader() as reader:
         columns = reader.table(path)
-    table = library.DataFrame({place: values for place, (_, values) in enumerate(columns)})
-    return table.set_axis([name for name, _ in columns], axis="columns")  # names may repeat
+    names = [name for name, _ in columns]
+    _refuse_indexes(path, names)
+    places = choose(names)
+    rest = [place for place in range(len(columns)) if place not in places.values()]
+    for name, column in (columns[place] for place in rest):
+        if column.dtype.kind not in "biuf":
+            raise UserError(f"{path}: the column '{brief(name)}' holds no numbers; labels are in a column 'label'")
+    numbers = np.empty((len(columns[0][1]) if columns else 0, len(rest)))
+    for target, place in zip(numbers.T, rest, strict=True):
+        target[:] = columns[place][1]
+    chosen = {what: columns[place][1] for what, place in places.items()}
+    return _without_index(path, rest, ParsedTable([names[place] for place in rest], numbers, chosen))
 
 
-def read_csv(path: Path) -> dict[str, AnyArray]:
-    """Return `features` and, from a column `label`, also `labels`; a single column of names is `labels` alone.
-
-    Needs no pandas. The first line may be a heading.
-    """
+def _read_csv(path: Path, choose: Choose, *, headed: bool) -> ParsedTable:
     first, second = _first_two(path)
-    try:
+    with reading(path, 1):
         check_columns(len(first))
-    except UserError as error:
-        raise UserError(f"{path}, line 1: {error}") from error
     if len(first) == 1:
         for separator, name in {";": "a semicolon", "\t": "a tab"}.items():
             if separator in first[0]:
                 raise UserError(f"{path}, line 1: cells are separated by commas, not by {name}")
-    headed = _is_heading(path, first, second)
+    headed = headed or _is_heading(path, first, second)
     names = [cell.strip().removeprefix("#").strip() for cell in first] if headed else []  # NumPy writes a #
     if headed and not second:
         raise UserError(f"{path}: there is nothing below the heading")
     if not headed and len(first) > 1 and list(map(float, first)) == list(range(len(first))):
         raise UserError(f"{path}, line 1: it counts the columns: give them names, or leave the line out")
-    label = _label_column(path, names)
-    if len(first) == 1 and not _is_number((second if headed else first)[0]):
-        label = 0
-    table = _parse(path, names, width=len(first), label=label)
-    features = table.get("features")
-    if features is not None and features.shape[1] > 1 and label != 0 and _counts_rows(features[:, 0]):
+    _refuse_indexes(path, names)
+    places = dict(choose(names))
+    if not places and len(first) == 1 and not _is_number((second if headed else first)[0]):
+        places = {"labels": 0}
+    rest = [place for place in range(len(first)) if place not in places.values()]
+    return _without_index(path, rest, _parse(path, names, places, rest))
+
+
+def _refuse_indexes(path: Path, names: Sequence[str]) -> None:
+    for place, name in enumerate(names, start=1):
+        if not name:
+            raise UserError(f"{path}: column {place} has no name: {NO_INDEX}")
+        if len(names) > 1 and (name.lower() in INDEXES or name.startswith(PARQUET_INDEX)):
+            raise UserError(f"{path}: column {place} ('{brief(name)}') numbers the rows: {NO_INDEX}")
+
+
+def _without_index(path: Path, places: Sequence[int], table: ParsedTable) -> ParsedTable:
+    """Return the table, unless its first column holds consecutive numbers, each once and in any order."""
+    numbers = table.numbers[:, 0] if len(places) > 1 and places[0] == 0 else np.empty(0)
+    if len(numbers) > 2 and np.isfinite(numbers).all() and (np.diff(np.sort(numbers)) == 1).all():
         raise UserError(f"{path}: column 1 counts the rows: {NO_INDEX}; a feature that does so must not come first")
     return table
-
-
-def _counts_rows(column: AnyArray) -> bool:
-    """Tell whether a column holds consecutive numbers, each once and in any order, like an index."""
-    if len(column) < 3 or not np.isfinite(column).all():
-        return False
-    return bool((np.diff(np.sort(column)) == 1).all())
 
 
 def _first_two(path: Path) -> tuple[list[str], list[str]]:
@@ -167,57 +161,48 @@ def _is_heading(path: Path, first: Sequence[str], second: Sequence[str]) -> bool
     return False
 
 
-def _label_column(path: Path, names: Sequence[str]) -> int | None:
-    """Return which column holds the labels, if any; refuse headings that could mean two things."""
-    small = [name.lower() for name in names]
-    if "" in small:
-        raise UserError(f"{path}, line 1: column {small.index('') + 1} has no name: {NO_INDEX}")
-    for place, name in enumerate(small):
-        if len(small) > 1 and name in INDEXES:
-            raise UserError(
-                f"{path}, line 1: column {place + 1} ('{brief(names[place])}') numbers the rows: {NO_INDEX}"
-            )
-    found = [place for place, name in enumerate(small) if name in LABELS]
-    if len(found) > 1:
-        raise UserError(f"{path}, line 1: several columns could be the labels: {', '.join(names[k] for k in found)}")
-    if {"x", "y"} <= set(small):
-        raise UserError(f"{path}, line 1: the column 'y' could be the labels or belong to 'x': give it another name")
-    return found[0] if found else None
-
-
-def _parse(path: Path, names: Sequence[str], *, width: int, label: int | None) -> dict[str, AnyArray]:
+def _parse(path: Path, names: Sequence[str], places: Mapping[str, int], rest: Sequence[int]) -> ParsedTable:
     """Convert all cells below the heading, and check the number of cells in each line."""
-    rest = [place for place in range(width) if place != label]
-    numbers, words = array("d"), []
+    width = len(places) + len(rest)
+    numbers = array("d")
+    words: dict[str, list[str]] = {what: [] for what in places}
     for line, cells in _rows(path, skip=bool(names)):
         if len(cells) != width:
             raise UserError(f"{path}, line {line}: {len(cells)} cells, where the first line has {width}")
-        if label is not None:
-            words.append(cells[label].strip())
-            if not words[-1]:
-                raise UserError(f"{_cell(path, line, label, names)} is empty")
+        for what, place in places.items():
+            words[what].append(cells[place].strip())
         values = [cells[place] for place in rest]
         try:
             if "_" in "".join(values):
                 raise ValueError  # Python would read 1_000 as a number, unlike other programs
-            numbers.extend(map(float, values))
+            numbers.extend(list(map(float, values)))
         except ValueError as error:
-            wrong = next(place for place in rest if "_" in cells[place] or not _is_number(cells[place]))
-            said = f"holds '{brief(cells[wrong])}', which is not a number" if cells[wrong].strip() else "is empty"
-            raise UserError(f"{_cell(path, line, wrong, names)} {said}") from error
-    found: dict[str, AnyArray] = {}
-    if rest:
-        found["features"] = features = np.frombuffer(numbers).reshape(-1, len(rest))
-        if not np.isfinite(features).all():
-            row, column = np.argwhere(~np.isfinite(features))[0]
-            line, cells = next(islice(_rows(path, skip=bool(names)), int(row), None))
-            wrong = rest[column]
-            raise UserError(
-                f"{_cell(path, line, wrong, names)} holds '{brief(cells[wrong])}', which is not a finite number"
-            )
-    if label is not None:
-        found["labels"] = np.array(words, float if all(map(_is_number, words)) else str)
-    return found
+            plain = [TRUTH.get(value.strip(), value) for value in values]
+            for place, value in zip(rest, plain, strict=True):
+                if isinstance(value, str) and ("_" in value or not _is_number(value)):
+                    said = f"holds '{brief(value)}', which is not a number" if value.strip() else "is empty"
+                    raise UserError(f"{_cell(path, line, place, names)} {said}") from error
+            numbers.extend(map(float, plain))
+    features = np.frombuffer(numbers).reshape(-1, len(rest)) if rest else np.empty((len(next(iter(words.values()))), 0))
+    if not np.isfinite(features).all():
+        row, column = np.argwhere(~np.isfinite(features))[0]
+        line, cells = next(islice(_rows(path, skip=bool(names)), int(row), None))
+        where, cell = _cell(path, line, rest[column], names), brief(cells[rest[column]])
+        raise UserError(f"{where} holds '{cell}', which is not a finite number")
+    return ParsedTable(
+        [names[place] for place in rest if names], features, {what: _typed(words[what]) for what in words}
+    )
+
+
+def _typed(words: Sequence[str]) -> AnyArray:
+    """Return words as whole numbers or as others, if all of them are such; nothing where they stand for that."""
+    known = [None if word in MISSING else word for word in words]
+    if not all(word is not None and "_" not in word and _is_number(word) for word in known):
+        return np.array(known, object)
+    try:
+        return np.array(list(map(int, words)))
+    except ValueError:
+        return np.array(words, float)
 
 
 def _cell(path: Path, line: int, place: int, names: Sequence[str]) -> str:
@@ -247,3 +232,98 @@ def _is_number(cell: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+FLOAT32 = np.finfo(np.float32)
+
+STEPS = 16
+"""Steps of float32 that a standard deviation has at least."""
+
+SMALLEST = 100 / float(FLOAT32.max)
+"""A standard deviation whose reciprocal is a float32, with room for some hundred deviations."""
+
+
+class TableFile(UserData):
+    """Your own features in a csv or parquet file: data=table:PATH model=mlp.
+
+    A row is an example. One column holds the labels, numbers or strings; all others are features and hold numbers. Each
+    feature is standardized by its mean and standard deviation over the training examples. The column `split` says
+    'train' or 'test' for each row; without it, every fifth row of a class is a test example.
+    """
+
+    images: ClassVar[bool] = False
+
+    path: Path = Field(description="the file")
+    label: str | None = Field(
+        None, description=f"the column of labels; by default the first of {', '.join(LABELS)} that exists"
+    )
+    split: str | None = Field(None, description="the column that says 'train' or 'test'; by default none")
+
+    @field_validator("augment")
+    @classmethod
+    def _refuse(cls, augment: tuple[Augmentation, ...]) -> tuple[Augmentation, ...]:
+        if augment:
+            raise ValueError("augmentation is for images, not for a table of features")
+        return augment
+
+    def read(self) -> Dataset:
+        """Return features as images of one pixel, with a channel for each."""
+        table = read_table(self.path, self._choose)
+        words = labels_of(self.path, table.chosen["label"]).astype(str).tolist()
+        with reading(self.path):
+            check_classes(len(set(words)))
+        names = sorted(set(words), key=lambda name: (0, float(name), name) if _is_number(name) else (1, 0.0, name))
+        numbers = {name: number for number, name in enumerate(names)}
+        y = torch.tensor([numbers[word] for word in words])
+        out = self._test_rows(table.chosen.get("split"), y)
+        x = torch.from_numpy(self._features(table)[:, np.newaxis, np.newaxis, :])
+        dataset = Dataset.of(Images(x[~out], y[~out]), Images(x[out], y[out]), tuple(names))
+        self._refuse_unresolved(table.names, table.numbers[~out.numpy()], dataset.std)
+        return dataset
+
+    def _refuse_unresolved(self, names: Sequence[str], train: AnyArray, deviations: Sequence[float]) -> None:
+        """Refuse features of which float32 would leave little more than rounding."""
+        for name, column, deviation in zip(names, train.T, deviations, strict=True):
+            largest, varies = float(np.abs(column).max()), bool((column != column[0]).any())
+            spread = float((column / (largest or 1)).std())
+            if varies and (spread < STEPS * FLOAT32.eps or deviation < SMALLEST):
+                raise UserError(
+                    f"{self.path}: '{brief(name)}' varies too little for float32 (by {spread * largest:.3g} around "
+                    f"{column.mean():.6g}): subtract a constant from it, or scale it"
+                )
+
+    def _choose(self, names: Sequence[str]) -> dict[str, int]:
+        places = {"label": self._column(self.label, LABELS, names)}
+        return places if self.split is None else {**places, "split": self._column(self.split, (), names)}
+
+    def _column(self, asked: str | None, known: tuple[str, ...], names: Sequence[str]) -> int:
+        found = next((name for name in ((asked,) if asked else known) if name in names), None)
+        if found is None:
+            wanted = f"'{asked}'" if asked else " or ".join(known)
+            raise UserError(f"{self.path}: no column {wanted}: {brief(nearest(asked or known[0], names))}")
+        if names.count(found) > 1:
+            raise UserError(f"{self.path}: several columns are called '{brief(found)}'")
+        return names.index(found)
+
+    def _test_rows(self, said: AnyArray | None, labels: torch.Tensor) -> torch.Tensor:
+        if said is None:
+            out = split_off_test(labels)
+        else:
+            words = said.astype(str)
+            if other := sorted(set(words.tolist()) - {"train", "test"}):
+                raise UserError(f"{self.path}: {self.split} is 'train' or 'test', not '{brief(other[0])}'")
+            out = torch.from_numpy(words == "test")
+        if not bool(out.any()) or bool(out.all()):
+            raise UserError(f"{self.path}: there are no {'training' if bool(out.all()) else 'test'} examples")
+        return out
+
+    def _features(self, table: ParsedTable) -> NDArray[np.float32]:
+        if not table.names:
+            raise UserError(f"{self.path}: no column is left for features")
+        with np.errstate(over="ignore"):  # too large numbers are refused below
+            values = table.numbers.astype(np.float32)
+        if not np.isfinite(values).all():
+            row, column = np.argwhere(~np.isfinite(values))[0]
+            said = f"'{brief(table.names[column])}' of row {row + 1}"
+            raise UserError(f"{self.path}: {said} is missing or infinite")
+        return values

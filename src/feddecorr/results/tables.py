@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from feddecorr.config.overrides import flatten
 from feddecorr.core.files import write_bytes
 from feddecorr.core.text import csv_cell, latex, markdown
-from feddecorr.data.tables import pandas_library
 from feddecorr.errors import UserError
 from feddecorr.results.groups import NOT_MEASURED, group_runs, short_name
 from feddecorr.results.sample import Sample
@@ -168,6 +167,15 @@ FORMATS: dict[str, Callable[[ResultTable], str]] = {"markdown": to_markdown, "la
 
 ENDINGS = (".parquet", ".csv")
 """Files that rounds are written to."""
+
+
+def pandas_library() -> Any:
+    """Return pandas, or say how to get it."""
+    try:
+        import pandas as pd  # noqa: PLC0415 - optional
+    except ImportError as error:
+        raise UserError("tables of runs are made by pandas: pip install 'feddecorr[tables]'") from error
+    return pd
 
 
 def load_runs(*sources: str | Path) -> pd.DataFrame:
