@@ -13,7 +13,7 @@ from small import write_settings
 
 SCRIPT = """
 import sys, time
-from feddecorr.core.files import temporary_folder
+from feddecorr.core.temporary import temporary_folder
 with temporary_folder() as folder:
     (folder / "file").write_text("x")
     print(folder, flush=True)

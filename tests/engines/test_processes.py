@@ -25,6 +25,13 @@ print(resident() - before)
 """
 
 
+def test_workers_can_start_before_pytorch_is_imported() -> None:
+    """Their imports and those of the command that starts them go on at the same time."""
+    code = "import sys, feddecorr.engines.processes; print({'torch', 'numpy'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
+
+
 def test_threads_are_set_for_a_while() -> None:
     before = torch.get_num_threads()
     with threads(before + 1):

@@ -21,10 +21,10 @@ MLP = [
     "model=mlp",
     "model.widths=[16]",
     "training.batch=8",
-    "training.steps=20",
+    "training.steps=8",
     "training.lr=0.01",
 ]
-"""Twenty steps of clients that hold different numbers of images, in batches of different sizes."""
+"""Eight steps of clients that hold different numbers of images, in batches of different sizes."""
 
 Trained = dict[int, tuple[Update, State]]
 

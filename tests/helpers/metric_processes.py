@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from pathlib import Path
 
@@ -20,18 +21,21 @@ def samples() -> tuple[Tensor, Tensor]:
     return torch.randn(sum(SIZES), 5, generator=stream) + 1, torch.arange(sum(SIZES)) % 3
 
 
-def measure(rank: int, folder: Path, plain: bool) -> None:
-    """Be one of the processes, with or without torchmetrics."""
-    if plain:
-        sys.modules["torchmetrics"] = None  # type: ignore[assignment]  # as if it were not installed
-    from feddecorr.collapse.metric import CollapseMetric, SummedStates  # noqa: PLC0415
-
-    assert issubclass(CollapseMetric, SummedStates) == plain
+def measure(rank: int, folder: Path) -> None:
+    """Be one of the processes, with torchmetrics and then as if it were not installed."""
     _meet(rank, folder)
-    metric = CollapseMetric(5, 3)
-    z, y = samples()
-    metric.update(z.split(SIZES)[rank], y.split(SIZES)[rank])
-    torch.save(metric.compute(), folder / f"{rank}.pt")
+    found = []
+    for plain in (False, True):
+        if plain:
+            sys.modules["torchmetrics"] = None  # type: ignore[assignment]  # as if it were not installed
+        sys.modules.pop("feddecorr.collapse.metric", None)
+        home = importlib.import_module("feddecorr.collapse.metric")
+        assert issubclass(home.CollapseMetric, home.SummedStates) == plain
+        metric = home.CollapseMetric(5, 3)
+        z, y = samples()
+        metric.update(z.split(SIZES)[rank], y.split(SIZES)[rank])
+        found.append(metric.compute())
+    torch.save(found, folder / f"{rank}.pt")
     distributed.destroy_process_group()
 
 

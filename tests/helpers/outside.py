@@ -175,16 +175,6 @@ class Told(Method):
         return replace(moved, memory={**server.memory, "round": torch.tensor(info.round)})
 
 
-def frozen(classes: int, channels: int) -> nn.Module:
-    """Return a network whose first layer is not trained."""
-    model = nn.Sequential(
-        nn.Conv2d(channels, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
-        nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, classes),
-    )  # fmt: skip
-    model[0].requires_grad_(False)
-    return model
-
-
 class Tied(nn.Module):
     """A network with one weight under two names, and a buffer that no state_dict holds."""
 
@@ -200,6 +190,13 @@ class Tied(nn.Module):
         """Use the weight twice."""
         logits: Tensor = self.classifier(torch.relu(self.twice(torch.relu(self.once(self.flat(x)))) * self.scale))
         return logits
+
+
+def frozen_and_tied(classes: int, channels: int) -> nn.Module:
+    """Return it with a first layer that is not trained."""
+    model = Tied(classes, channels)
+    model.flat.requires_grad_(False)
+    return model
 
 
 class Looped(nn.Module):

@@ -1,23 +1,19 @@
-"""Files that are either whole or not there, and temporary folders that go with their process."""
+"""Files that are either whole or not there."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
-import shutil
-import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from functools import cache
-from multiprocessing import util
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
-from feddecorr.core.paths import FOLDER, PASSING, InnerPath, named, passes, replace
+from feddecorr.core.paths import FOLDER, InnerPath, named, passes, replace
 from feddecorr.core.states import State
 from feddecorr.core.text import parse_json, to_json
 from feddecorr.errors import RunError, UserError
@@ -114,54 +110,3 @@ def digest_of(path: InnerPath) -> str:
     """Return the sha256 of a file."""
     with reading(path), path.open() as descriptor, open(descriptor, "rb", closefd=False) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-LOCK = ".lock"
-
-AT_LAST = -1000
-"""After all that multiprocessing itself has to tidy up; in a fork, nothing is."""
-
-
-@contextmanager
-def temporary_folder() -> Iterator[Path]:
-    """Give an empty folder for a while."""
-    with tempfile.TemporaryDirectory(dir=own_folder()) as folder:
-        yield Path(folder)
-
-
-def own_folder() -> Path:
-    """Return the folder of this process, in which all others are."""
-    return _folder_of(os.getpid())
-
-
-@cache
-def _folder_of(_process: int) -> Path:
-    """Make the folder, and hold its lock for as long as the process lives; sweep first."""
-    _sweep()
-    while True:
-        folder, stack = Path(tempfile.mkdtemp(prefix=PASSING)), ExitStack()
-        is_there = stack.enter_context((InnerPath(folder) / LOCK).held())
-        if is_there():  # else another process swept it away before it was locked
-            break
-        stack.close()
-
-    def remove() -> None:
-        stack.close()
-        shutil.rmtree(folder, ignore_errors=True)
-
-    util.Finalize(None, remove, exitpriority=AT_LAST)
-    return folder
-
-
-def _sweep() -> None:
-    """Remove folders whose process is gone: nobody holds their lock any more."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{PASSING}*"):
-        try:
-            if folder.is_symlink() or folder.lstat().st_uid != os.getuid():
-                continue
-            if not (InnerPath(folder) / LOCK).exists():  # it is just being made
-                continue
-            with (InnerPath(folder) / LOCK).held():
-                shutil.rmtree(folder)
-        except (OSError, UserError):  # its process lives, or another one is sweeping, too
-            continue

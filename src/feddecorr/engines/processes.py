@@ -13,7 +13,7 @@ from functools import cache
 from multiprocessing import resource_tracker, util
 from multiprocessing.context import ForkServerContext, SpawnContext
 
-from feddecorr.core.files import own_folder
+from feddecorr.core.temporary import own_folder
 
 MAX_PATH = 75
 """Length of a folder for sockets: multiprocessing adds 32 characters, and the system allows 107."""

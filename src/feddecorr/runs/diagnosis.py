@@ -23,10 +23,11 @@ from feddecorr.collapse.averaging import (
 )
 from feddecorr.collapse.diagnosis import Diagnosis
 from feddecorr.config.experiment import Experiment
-from feddecorr.core.files import load_tensors, save_tensors, temporary_folder
+from feddecorr.core.files import load_tensors, save_tensors
 from feddecorr.core.messages import Update
 from feddecorr.core.randomness import parallel_jobs
 from feddecorr.core.states import STATISTICS, Mean, State, load_into
+from feddecorr.core.temporary import temporary_folder
 from feddecorr.core.trust import STRANGER, Trust
 from feddecorr.data.dataset import Dataset
 from feddecorr.errors import UserError

@@ -13,7 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from feddecorr.core.files import save_tensors, temporary_folder, write_bytes
+from feddecorr.core.files import save_tensors, write_bytes
+from feddecorr.core.temporary import temporary_folder
 from feddecorr.core.trust import STRANGER, Trust
 from feddecorr.errors import RunError, UserError
 from feddecorr.models.weights import load_weights, set_weights

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from feddecorr.config.experiment import Experiment
-from feddecorr.core.files import temporary_folder
+from feddecorr.core.temporary import temporary_folder
 from feddecorr.core.trust import Trust
 from feddecorr.errors import RunError, UserError, explain_refusal
 from feddecorr.runs.directory import RunDirectory, differences

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from feddecorr.core.client_memory import Memories
-from feddecorr.core.files import temporary_folder
 from feddecorr.core.messages import Server, Update
 from feddecorr.core.paths import InnerPath
 from feddecorr.core.states import State
+from feddecorr.core.temporary import temporary_folder
 from feddecorr.errors import UserError
 from feddecorr.partition import PARTITIONS, Homogeneous
 from feddecorr.runs.directory import RunDirectory
