@@ -13,12 +13,15 @@ from feddecorr import FedDecorrLoss, capture_representations
 
 
 def train(data: Dataset, beta: float, epochs: int = 10) -> nn.Module:
-    """Train as always; what `decorrelate` and `seen` do is all that is new."""
+    """Train as always; what `decorrelate` and `seen` do is all that is new.
+
+    Nothing is normalized before the representation here: `dying="counted"` keeps the term from killing features.
+    """
     torch.manual_seed(0)
     body = nn.Sequential(nn.Flatten(), nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 128), nn.ReLU())
     model = nn.Sequential(body, nn.Linear(128, 10))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
-    decorrelate = FedDecorrLoss()
+    decorrelate = FedDecorrLoss(dying="counted")
     for _ in range(epochs):
         for x, y in DataLoader(data, batch_size=64, shuffle=True):
             with capture_representations(model) as seen:

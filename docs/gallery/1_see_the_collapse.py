@@ -2,23 +2,27 @@
 See the collapse
 ================
 
-Ten clients learn handwritten digits together. The fewer classes a client holds, the fewer dimensions do its model's
-representations use, and the model that is averaged from all of them inherits it.
+Ten clients learn handwritten digits together. The fewer classes a client holds, the fewer dimensions do the
+representations use: those of its own model, and those of the model that is averaged from all of them.
 """
 
 # %%
-# Three federations, which differ in one thing: a client holds all ten classes, five, or two. In each, the test images
-# are also shown to the clients' own models before they are averaged (``evaluation.clients``).
+# The digits stand upright and at three quarter turns, and each digit at each turn is a class: 40 classes need many
+# dimensions, so that it shows when they are missing. Three federations, which differ in one thing: a client holds all
+# classes, ten, or four. In the last round, the test images are also shown to the clients' own models before they are
+# averaged (``evaluation.clients``).
 
 import feddecorr
 
 last = {}
-for classes in (10, 5, 2):
+for classes in (40, 10, 4):
     experiment = feddecorr.Experiment(
+        data="rotated_digits",
         partition={"name": "classes", "per_client": classes},
         model={"name": "convnet", "widths": [16, 32, 128]},
+        training={"epochs": 3},
     )
-    options = feddecorr.RunOptions(rounds=5, evaluation={"clients": True})
+    options = feddecorr.RunOptions(rounds=4, evaluation={"clients": "last"})
     *_, last[classes] = feddecorr.run(experiment, options)
 
 # %%
@@ -41,8 +45,7 @@ plt.show()
 
 # %%
 # In numbers. *Significant* are the singular values above the dotted line; the effective rank looks at proportions
-# alone. So they need not move together: averaging models that disagree makes all representations shorter, and only the
-# first measure sees that.
+# alone. Here both fall, and the accuracy with them.
 
 print("classes  accuracy  significant  effective rank  of local models")
 for classes, record in last.items():

@@ -4,7 +4,7 @@ import pytest
 import torch
 from small import small
 
-from feddecorr.data import DATA, Digits, Images, Synthetic
+from feddecorr.data import DATA, Digits, Images, RotatedDigits, Synthetic
 from feddecorr.data.dataset import Dataset, PixelSums, split_off_test
 from feddecorr.errors import UserError
 
@@ -73,6 +73,18 @@ def test_digits_are_those_that_were_embedded() -> None:
     dataset, problems = Digits().verify()
     assert problems == []
     assert (len(dataset.train), len(dataset.test)) == (1437, 360)
+
+
+def test_a_digit_at_each_turn_is_a_class_and_all_turns_of_an_image_are_in_one_part() -> None:
+    upright, (turned, problems) = Digits().load(), RotatedDigits().verify()
+    assert problems == []
+    assert len(turned.classes) == 40
+    for images, originals in ((turned.train, upright.train), (turned.test, upright.test)):
+        for turn in range(4):
+            mine = slice(turn * len(originals), (turn + 1) * len(originals))
+            assert torch.equal(images.labels[mine], originals.labels + 10 * turn)
+            assert torch.equal(images.pixels[mine].rot90(-turn, (1, 2)), originals.pixels)
+        assert len(images) == 4 * len(originals)
 
 
 def test_synthetic_data_have_the_number_of_images_asked_for_in_all_classes() -> None:

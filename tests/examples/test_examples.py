@@ -18,6 +18,7 @@ def run_example(name: str) -> dict[float, tuple[float, float]]:
     command = [sys.executable, str(EXAMPLES / f"{name}.py")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+    assert "DyingFeatures" not in done.stderr
     lines = re.findall(r"beta (\S+): accuracy (\S+), effective rank (\S+) of", done.stdout)
     return {float(beta): (float(accuracy), float(rank)) for beta, accuracy, rank in lines}
 

@@ -135,7 +135,7 @@ def _state(cls: type[Data]) -> str:
     from feddecorr.data.public import PublicData
 
     if not issubclass(cls, PublicData):
-        return "always" if cls in (Digits, Synthetic) else "your own"
+        return "always" if issubclass(cls, (Digits, Synthetic)) else "your own"
     try:
         about = cache.describe(cls.recipe.name)
     except UserError:

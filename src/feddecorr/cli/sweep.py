@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,7 +15,7 @@ from feddecorr.cli.progress import follow_runs
 from feddecorr.config.overrides import said
 from feddecorr.core.text import markdown_code
 from feddecorr.core.trust import Trust
-from feddecorr.errors import RunError
+from feddecorr.errors import RunError, UserError
 
 if TYPE_CHECKING:
     from feddecorr.results.study import Arm, Finding, Result, Study
@@ -38,6 +38,8 @@ class StudyPlan:
     command: Callable[[Study], str]
     known: Sequence[Summary] = ()
     """Records of runs that need not be repeated."""
+    overrides: Sequence[str] = ()
+    """Settings that all runs have in place of the study's."""
 
     @property
     def store(self) -> Path:
@@ -48,7 +50,28 @@ class StudyPlan:
         """Return the arms of all studies, except those that are known."""
         from feddecorr.sweeps.jobs import unknown
 
-        return unknown([arm for study in self.studies for arm in study.arms(self.scale, self.seeds)], self.known)
+        return unknown([arm for study in self.studies for arm in self.arms_of(study)], self.known)
+
+    def arms_of(self, study: Study) -> list[Arm]:
+        """Return the arms of one study."""
+        arms = study.arms(self.scale, self.seeds)
+        return [self._override(arm) for arm in arms] if self.overrides else arms
+
+    def _override(self, arm: Arm) -> Arm:
+        from feddecorr.results.study import Arm
+        from feddecorr.settings.flat import parse_settings, to_settings
+        from feddecorr.settings.short_keys import read_settings
+
+        settings = read_settings(self.overrides, to_settings(arm.experiment, arm.options))
+        return Arm(arm.labels, *parse_settings(settings))
+
+
+def missing_data(arms: Iterable[Arm]) -> list[str]:
+    """Return the names of the data sets that have to be fetched before these runs."""
+    from feddecorr.data import DATA
+    from feddecorr.data.public import is_missing
+
+    return list(dict.fromkeys(DATA.name(arm.experiment.data) for arm in arms if is_missing(arm.experiment.data)))
 
 
 def warm_up_processes() -> None:
@@ -58,12 +81,25 @@ def warm_up_processes() -> None:
     warm_up()
 
 
+def name_missing(names: Iterable[str]) -> None:
+    """Say which data sets have to be fetched, and by which command."""
+    for name in names:
+        say(f"{name} is not on this machine: {fetching(name)}")
+
+
+def fetching(name: str) -> str:
+    """Return the command that fetches a data set."""
+    return f"'feddecorr data get {name}'"
+
+
 def estimate(study_plan: StudyPlan, *, json: bool) -> None:
     """List the runs and their progress."""
     from feddecorr.settings.flat import command
     from feddecorr.sweeps.jobs import plan
 
-    found = plan(study_plan.arms(), study_plan.store)
+    arms = study_plan.arms()
+    name_missing(missing_data(arms))
+    found = plan(arms, study_plan.store)
     done = sum(job.look() for job in found)
     if json:
         runs = [
@@ -88,18 +124,28 @@ def execute(study_plan: StudyPlan, *, jobs: int | None, json: bool) -> None:
     from feddecorr.sweeps.jobs import results_of
     from feddecorr.sweeps.runner import run_all
 
+    arms = study_plan.arms()
+    _refuse_without_data(arms)
     title = study_plan.studies[0].name if len(study_plan.studies) == 1 else f"{len(study_plan.studies)} studies"
     try:
         with follow_runs(title) as tell:
-            failures = run_all(study_plan.arms(), study_plan.store, jobs=jobs, tell=tell)
+            failures = run_all(arms, study_plan.store, jobs=jobs, tell=tell)
     except KeyboardInterrupt:
         say("All finished rounds are kept: the same command continues.")
         raise
     told = []
     for study in study_plan.studies:
-        arms = study.arms(study_plan.scale, study_plan.seeds)
-        told.append(_draw(study_plan, study, results_of(arms, study_plan.store, study_plan.known)))
+        results = results_of(study_plan.arms_of(study), study_plan.store, study_plan.known)
+        told.append(_draw(study_plan, study, results))
     _tell(told, json=json, failures=failures)
+
+
+def _refuse_without_data(arms: Sequence[Arm]) -> None:
+    """Refuse to begin if no run has its data; if some have not, say so: they will fail, and the others be done."""
+    names = missing_data(arms)
+    if arms and all(missing_data([arm]) for arm in arms):
+        raise UserError(f"data that are not on this machine: {' and '.join(map(fetching, names))}")
+    name_missing(names)
 
 
 def redraw(study_plan: StudyPlan, *, json: bool) -> None:
@@ -108,7 +154,7 @@ def redraw(study_plan: StudyPlan, *, json: bool) -> None:
 
     told = []
     for study in study_plan.studies:
-        results = results_of_records(study.arms(study_plan.scale, study_plan.seeds), study_plan.known)
+        results = results_of_records(study_plan.arms_of(study), study_plan.known)
         told.append(_draw(study_plan, study, results))
     _tell(told, json=json, failures={})
 

@@ -1,7 +1,7 @@
 """Data sets by name."""
 
 from feddecorr.core.registry import Registry
-from feddecorr.data.builtin import Digits, Synthetic
+from feddecorr.data.builtin import Digits, RotatedDigits, Synthetic
 from feddecorr.data.cifar import Cifar10, Cifar100
 from feddecorr.data.dataset import Data, Dataset, Images, OnNodes, PixelSums, UserData
 from feddecorr.data.folder import Folder
@@ -16,6 +16,7 @@ DATA = Registry(
     Data,
     {
         "digits": Digits,
+        "rotated_digits": RotatedDigits,
         "synthetic": Synthetic,
         "cifar10": Cifar10,
         "cifar100": Cifar100,
@@ -45,6 +46,7 @@ __all__ = [
     "Npz",
     "OnNodes",
     "PixelSums",
+    "RotatedDigits",
     "Synthetic",
     "TableFile",
     "TinyImageNet",

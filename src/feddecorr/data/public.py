@@ -90,6 +90,16 @@ class PublicData(Data):
         return dataset, problems
 
 
+def is_missing(data: Data) -> bool:
+    """Tell whether a data set has to be fetched before it can be read."""
+    if not isinstance(data, PublicData):
+        return False
+    try:
+        return cache.describe(data.recipe.name) is None
+    except UserError:  # damaged
+        return True
+
+
 def read_copy(recipe: Recipe, origin: Path, *, partial: bool = False) -> Dataset:
     """Return the data set from a copy; an incomplete one only if asked for, and with a note."""
     dataset = recipe.read(origin)

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from feddecorr.config.experiment import Experiment
 from feddecorr.data import Data
-from feddecorr.engines.engine import Serial
 from feddecorr.errors import UserError
 from feddecorr.results.study import Arm, Labels, Result
 from feddecorr.results.summary import Summary
@@ -79,12 +78,10 @@ def plan(arms: Iterable[Arm], store: Path) -> list[Job]:
     jobs: dict[str, Job] = {}
     for arm in arms:
         digest = address(arm)
-        known = jobs.get(digest)
-        options = arm.options.model_copy(update={"engine": Serial()})
-        if known:
-            known.options = _both(known.options, options)
+        if known := jobs.get(digest):
+            known.options = _both(known.options, arm.options)
         else:
-            jobs[digest] = Job(digest, _name(arm.labels), arm.experiment, options, store / digest)
+            jobs[digest] = Job(digest, _name(arm.labels), arm.experiment, arm.options, store / digest)
     return list(jobs.values())
 
 

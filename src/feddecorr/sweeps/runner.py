@@ -2,7 +2,8 @@
 
 Each run has a process of its own, on one core (or `training.threads`): separate runs never wait for each other, while
 the workers of a pool wait for the slowest client of every round and for the server. Only when fewer runs are left than
-there are cores do the last ones spread their clients over a pool, from the next round on.
+there are cores do the last ones spread their clients over a pool, from the next round on. Runs that name another
+engine than `serial` have that engine, on as many cores as it takes.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
+from feddecorr.engines.engine import Serial
 from feddecorr.engines.pool import Pool
 from feddecorr.errors import UserError
 from feddecorr.results.study import Arm
@@ -106,12 +108,13 @@ class Runner:
 
     def _needed(self, job: Job) -> int:
         """Return the cores that a run needs: all if its process was killed, which is mostly for lack of memory."""
-        return self.cores if job.deaths else min(self.cores, job.experiment.training.threads)
+        threads = job.experiment.training.threads
+        return self.cores if job.deaths else min(self.cores, threads * job.options.engine.parallel_jobs(threads))
 
     def _give(self, job: Job, needed: int) -> None:
         """Give the run to a worker, alone or with a pool."""
         options, processes = job.options, self._processes(job)
-        if processes > 1:
+        if isinstance(options.engine, Pool) or (processes > 1 and isinstance(options.engine, Serial)):
             options = options.model_copy(update={"engine": Pool(workers=processes)})
             needed = processes * job.experiment.training.threads
         worker = self._idle.pop() if self._idle else RunWorker()
@@ -120,12 +123,15 @@ class Runner:
             worker.start(job.experiment, options, job.path)
 
     def _processes(self, job: Job) -> int:
-        """Return how many processes should train for the run: several if cores would be idle for long."""
+        """Return how many processes should train for the run: its engine's, else several if cores would idle long."""
+        threads = job.experiment.training.threads
+        if not isinstance(job.options.engine, Serial):
+            return max(1, min(job.options.engine.parallel_jobs(threads), self.cores // threads))
         if self._waiting or job.deaths or not self._pace.known or self._pace.seconds(job) < POOL_PAYS:
             return 1
         others = [busy.cores for busy in self._busy.values() if busy.job is not job]
         share = min(self.cores // (1 + len(others)), self.cores - sum(others))
-        return max(1, min(share // job.experiment.training.threads, job.experiment.clients))
+        return max(1, min(share // threads, job.experiment.clients))
 
     def _listen(self) -> None:
         """Handle what workers send until the next report of the status."""

@@ -9,7 +9,9 @@ import pytest
 from command_line import CommandLine
 from own_studies import Broken, Own
 
+from feddecorr.engines.pool import Pool
 from feddecorr.paper import studies
+from feddecorr.runs.directory import RunDirectory
 from feddecorr.sweeps import runner
 from feddecorr.sweeps.runner import run_all
 
@@ -140,10 +142,53 @@ def test_all_studies_share_their_runs(feddecorr: CommandLine, tmp_path: Path, mo
 def test_the_list_says_what_there_is(feddecorr: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(studies, "STUDIES", {"own": Own()})
     (told,) = feddecorr("reproduce", "--list", "--scale", "small", "--seeds", 2, "--json").document
-    assert told == {"name": "own", "shows": Own.shows, "place": "nowhere", "runs": 6}
+    about = {"name": "own", "shows": Own.shows, "place": "nowhere", "runs": 6}
+    assert told == about | {"missing_data": [], "recorded_runs": 0, "recorded_seconds": 0}
     outcome = feddecorr("reproduce", "--list", "--scale", "small")
     assert outcome.out.splitlines()[1].split()[:3] == ["own", "nowhere", "9"]
     assert "all together: 9 runs" in outcome.err
+
+
+def test_the_list_has_the_times_of_recorded_runs(
+    feddecorr: CommandLine, done: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    feddecorr("records", done / "runs", "-o", tmp_path / "own.jsonl")
+    monkeypatch.setattr(studies, "STUDIES", {"own": Own()})
+    words = ("reproduce", "--list", "--scale", "smoke", "--seeds", 3, "--known", tmp_path / "own.jsonl")
+    (told,) = feddecorr(*words, "--json").document
+    assert (told["runs"], told["recorded_runs"]) == (9, 6)
+    lines = [json.loads(line) for line in (tmp_path / "own.jsonl").read_text().splitlines()]
+    assert told["recorded_seconds"] == pytest.approx(sum(each["seconds"] for line in lines for each in line["rounds"]))
+    assert "6 in " in feddecorr(*words).out
+
+
+def test_data_that_are_not_here_are_named_with_the_command_that_fetches_them(
+    feddecorr: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before anything is run; where no run is left, nothing is."""
+    monkeypatch.setenv("FEDDECORR_DATA", str(tmp_path / "empty"))
+    listed = feddecorr("reproduce", "collapse-data", "--list", "--scale", "paper", "--json")
+    assert listed.document[0]["missing_data"] == ["cifar10", "tinyimagenet"]
+    for option in ("--list", "--dry-run"):
+        said = feddecorr("reproduce", "collapse-data", option, "--scale", "paper").err
+        assert "'feddecorr data get tinyimagenet'" in said
+    refused = feddecorr("reproduce", "collapse-data", "--scale", "paper", "--out", tmp_path / "out")
+    assert refused.code == 2
+    assert "'feddecorr data get cifar10'" in refused.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_settings_behind_a_study_are_those_of_all_its_runs(feddecorr: CommandLine, tmp_path: Path) -> None:
+    words = (*OWN[:2], "training.lr=0.002", "engine=pool", *OWN[2:], "--out", tmp_path)
+    planned = [shlex.split(run["command"]) for run in feddecorr(*words, "--dry-run", "--json").document["runs"]]
+    assert all({"training.lr=0.002", "engine=pool"} <= set(command) for command in planned)
+    assert feddecorr(*words).code == 0
+    done = [RunDirectory.open(path).settings() for path in (tmp_path / "runs").iterdir()]
+    assert len(done) == len(Own.varied)
+    assert all(experiment.training.lr == 0.002 and isinstance(options.engine, Pool) for experiment, options in done)
+    made = (tmp_path / "own.md").read_text()
+    assert "`feddecorr reproduce own_studies:Own training.lr=0.002 engine=pool --scale smoke --seeds 1`" in made
+    assert feddecorr("reproduce", "own_studies:Own", "training.lrr=1", "--dry-run").code == 2
 
 
 def test_a_dry_run_lists_the_runs_and_does_nothing(feddecorr: CommandLine, done: Path, tmp_path: Path) -> None:

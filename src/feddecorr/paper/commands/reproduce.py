@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from feddecorr.cli.console import JsonOption, print_json, print_table, say
+from feddecorr.cli.progress import duration
 from feddecorr.cli.sweep import (
     DryRunOption,
     JobsOption,
@@ -15,6 +17,8 @@ from feddecorr.cli.sweep import (
     StudyPlan,
     estimate,
     execute,
+    missing_data,
+    name_missing,
     redraw,
     warm_up_processes,
 )
@@ -26,7 +30,10 @@ if TYPE_CHECKING:
 
 def reproduce(  # noqa: PLR0913, PLR0917 - an argument for each option
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="A study, 'all', or your own package.module:Study.")
+        str | None, typer.Argument(metavar="[NAME]", help="A study, 'all', or your own package.module:Study.")
+    ] = None,
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings for all runs, such as device=cuda.")
     ] = None,
     scale: Annotated[
         str, typer.Option(help="paper: as published; small: hours; many: 20 seeds; smoke: seconds.")
@@ -40,7 +47,9 @@ def reproduce(  # noqa: PLR0913, PLR0917 - an argument for each option
     known: Annotated[
         list[Path] | None, typer.Option(help="Skip the runs that these records hold ('feddecorr records').")
     ] = None,
-    list_all: Annotated[bool, typer.Option("--list", help="List all studies, and how many runs each has.")] = False,
+    list_all: Annotated[
+        bool, typer.Option("--list", help="List all studies and their runs; with --known, also the recorded times.")
+    ] = False,
     dry_run: DryRunOption = False,
     json: JsonOption = False,
 ) -> None:
@@ -53,6 +62,8 @@ def reproduce(  # noqa: PLR0913, PLR0917 - an argument for each option
 
         feddecorr reproduce NAME --scale small --seeds 3
 
+        feddecorr reproduce NAME device=cuda engine=pool --scale paper
+
         feddecorr reproduce NAME --records results/NAME.jsonl
 
         feddecorr reproduce NAME --known results/NAME.jsonl --seeds 5
@@ -61,21 +72,25 @@ def reproduce(  # noqa: PLR0913, PLR0917 - an argument for each option
         warm_up_processes()
     from feddecorr.paper.scales import find_scale  # noqa: PLC0415 - PyTorch is loaded when it is needed
     from feddecorr.paper.studies import ALL, find_studies  # noqa: PLC0415
+    from feddecorr.results.summary import read_summaries  # noqa: PLC0415
 
     count = seeds or find_scale(scale).seeds
-    if list_all:
-        _list(find_studies(name or ALL), scale, count, json=json)
-        return
-    if name is None:
+    if name and "=" in name:
+        words, name = [name, *(words or [])], None
+    if name is None and not list_all:
         raise UserError("which study? 'feddecorr reproduce --list' shows them all")
+    chosen = name or ALL
 
     def command(study: Study) -> str:
-        return f"feddecorr reproduce {name if ':' in name else study.name} --scale {scale} --seeds {count}"
-
-    from feddecorr.results.summary import read_summaries  # noqa: PLC0415 - see above
+        told = shlex.join([chosen if ":" in chosen else study.name, *(words or [])])
+        return f"feddecorr reproduce {told} --scale {scale} --seeds {count}"
 
     found = read_summaries([*(records or []), *(known or [])])
-    study_plan = StudyPlan(find_studies(name), scale, count, out or Path("studies") / scale, command, found)
+    store = out or Path("studies") / scale
+    study_plan = StudyPlan(find_studies(chosen), scale, count, store, command, found, words or ())
+    if list_all:
+        _list(study_plan, json=json)
+        return
     if dry_run:
         estimate(study_plan, json=json)
     elif records:
@@ -84,20 +99,41 @@ def reproduce(  # noqa: PLR0913, PLR0917 - an argument for each option
         execute(study_plan, jobs=jobs, json=json)
 
 
-def _list(studies: list[Study], scale: str, seeds: int, *, json: bool) -> None:
+def _list(study_plan: StudyPlan, *, json: bool) -> None:
+    """List the studies: how many runs, on which data, and for how long those took that are known."""
     from feddecorr.sweeps.jobs import plan  # noqa: PLC0415 - PyTorch is loaded when it is needed
 
-    arms = {study.name: study.arms(scale, seeds) for study in studies}
-    runs = {name: len(plan(each, Path())) for name, each in arms.items()}
-    if json:
-        print_json(
-            [
-                {"name": study.name, "shows": study.shows, "place": study.place, "runs": runs[study.name]}
-                for study in studies
-            ]
+    arms = {study.name: study_plan.arms_of(study) for study in study_plan.studies}
+    jobs = {name: plan(each, Path()) for name, each in arms.items()}
+    everything = [arm for each in arms.values() for arm in each]
+    missing = missing_data(everything)
+    seconds = {summary.digest: sum(line["seconds"] for line in summary.rounds) for summary in study_plan.known}
+    listed = []
+    for study in study_plan.studies:
+        recorded = [seconds[job.digest] for job in jobs[study.name] if job.digest in seconds]
+        listed.append(
+            {
+                "name": study.name,
+                "shows": study.shows,
+                "place": study.place,
+                "runs": len(jobs[study.name]),
+                "missing_data": missing_data(arms[study.name]),
+                "recorded_runs": len(recorded),
+                "recorded_seconds": sum(recorded),
+            }
         )
+    if json:
+        print_json(listed)
         return
-    rows = [[study.name, study.place, str(runs[study.name]), study.shows] for study in studies]
-    print_table(["name", "place", "runs", "what it shows"], rows)
-    together = plan([arm for each in arms.values() for arm in each], Path())
-    say(f"all together: {len(together)} runs ({scale})")
+    rows = [[each["name"], each["place"], str(each["runs"]), _times(each), each["shows"]] for each in listed]
+    headings = ["name", "place", "runs", "recorded", "what it shows"]
+    if not seconds:
+        headings, *rows = ([*row[:3], row[4]] for row in (headings, *rows))
+    print_table(headings, rows)
+    say(f"all together: {len(plan(everything, Path()))} runs ({study_plan.scale})")
+    name_missing(missing)
+
+
+def _times(study: dict[str, Any]) -> str:
+    runs = study["recorded_runs"]
+    return f"{runs} in {duration(study['recorded_seconds'])}" if runs else "–"
