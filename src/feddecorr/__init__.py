@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from feddecorr.collapse.probe import ProbeAccuracy, probe
     from feddecorr.collapse.representation import capture_representations
     from feddecorr.collapse.statistics import Batch, Statistics
+    from feddecorr.collapse.updates import UpdateDiagnosis, diagnose_update
     from feddecorr.config.experiment import Experiment
     from feddecorr.config.training import Measure
     from feddecorr.core.client_memory import Memories
@@ -81,6 +82,7 @@ _OFFERED = {
     "feddecorr.collapse.probe": "ProbeAccuracy probe",
     "feddecorr.collapse.representation": "capture_representations",
     "feddecorr.collapse.statistics": "Batch Statistics",
+    "feddecorr.collapse.updates": "UpdateDiagnosis diagnose_update",
     "feddecorr.config.experiment": "Experiment",
     "feddecorr.config.training": "Measure",
     "feddecorr.core.client_memory": "Memories",
@@ -121,16 +123,16 @@ _HOMES = {name: module for module, names in _OFFERED.items() for name in names.s
 __all__ = [
     "Batch", "Broadcast", "ClassSpreads", "Client", "ClientContext", "ClientRunner", "CollapseMetric", "Connection",
     "Data", "Dataset", "Diagnosis", "DyingFeatures", "Engine", "Evaluating", "Evidence", "Experiment", "Failure",
-    "FedDecorrLoss", "Federation", "Images", "Indices", "LossScale", "Mean", "Measure", "Memories", "Method", "Model",
-    "Optimizer", "Partition", "Parts", "Pass", "PixelSums", "Principal", "ProbeAccuracy", "Record", "Reference",
-    "Regularizer", "Roster", "RoundInfo", "RoundReference", "RunClients", "RunDirectory", "RunError", "RunOptions",
-    "Server", "Shape", "Shard", "Shards", "Simulation", "State", "Statistics", "Task", "Term", "Tracker",
-    "TrackerEntry", "TrackerLog", "Trained", "Transform", "Update", "UserData", "UserError", "alignment", "alpha_req",
-    "capture_representations", "cdnv", "cka", "convert_beta", "cross_entropy", "dead_features", "diagnose",
-    "effective_rank", "ensure", "extrapolate", "failure", "from_bytes", "frozen_stream", "generator", "lidar", "linear",
-    "load_runs", "mean_weights", "neural_collapse", "parse_settings", "participation_ratio", "plot", "probe",
-    "proximal", "rankme", "resume", "run", "seeded", "singular_values", "square_distance", "stable_rank", "to_bytes",
-    "uniformity",
+    "FedDecorrLoss", "Federation", "Images", "Indices", "LossScale", "Mean", "Measure", "Memories", "Method",
+    "Model", "Optimizer", "Partition", "Parts", "Pass", "PixelSums", "Principal", "ProbeAccuracy", "Record",
+    "Reference", "Regularizer", "Roster", "RoundInfo", "RoundReference", "RunClients", "RunDirectory", "RunError",
+    "RunOptions", "Server", "Shape", "Shard", "Shards", "Simulation", "State", "Statistics", "Task", "Term",
+    "Tracker", "TrackerEntry", "TrackerLog", "Trained", "Transform", "Update", "UpdateDiagnosis", "UserData",
+    "UserError", "alignment", "alpha_req", "capture_representations", "cdnv", "cka", "convert_beta",
+    "cross_entropy", "dead_features", "diagnose", "diagnose_update", "effective_rank", "ensure", "extrapolate",
+    "failure", "from_bytes", "frozen_stream", "generator", "lidar", "linear", "load_runs", "mean_weights",
+    "neural_collapse", "parse_settings", "participation_ratio", "plot", "probe", "proximal", "rankme", "resume",
+    "run", "seeded", "singular_values", "square_distance", "stable_rank", "to_bytes", "uniformity",
 ]  # fmt: skip
 
 _MISSING = "needs more than PyTorch: pip install 'feddecorr[simulation]'"

@@ -108,9 +108,17 @@ def test_statistics_of_each_batch(feddecorr: CommandLine, tmp_path: Path) -> Non
 def test_averaging_and_blame_in_words_tables_and_pictures(feddecorr: CommandLine, tmp_path: Path) -> None:
     """As text and as JSON; of the clients' models themselves, what was asked for."""
     list(run(*small("rounds=1", "partition.alpha=0.1"), tmp_path / "a"))
-    outcome = feddecorr("diagnose", tmp_path / "a", "--averaging", "--layers", "--clients", "all")
+    outcome = feddecorr("diagnose", tmp_path / "a", "--averaging", "--layers", "--updates", "--clients", "all")
     assert outcome.code == 0
-    for words in ("does averaging itself collapse?", "their average", "what goes into", "who is to blame?", "raised"):
+    for words in (
+        "does averaging itself collapse?",
+        "their average",
+        "what goes into",
+        "who is to blame?",
+        "raised",
+        "alignment",
+        "a cosine of",
+    ):
         assert words in outcome.out
     assert "is looked at (4 of 4)" in outcome.err
     page = Path("diagnosis.html").read_text()

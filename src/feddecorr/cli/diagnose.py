@@ -47,6 +47,9 @@ def diagnose(  # noqa: PLR0913, PLR0917 - one parameter for each option of the c
         bool, typer.Option("--averaging", help="Of runs: compare all local models with their average.")
     ] = False,
     layers: Annotated[bool, typer.Option("--layers", help="With --averaging: also layer by layer.")] = False,
+    updates: Annotated[
+        bool, typer.Option("--updates", help="Of runs: also the ranks and the alignment of what clients changed.")
+    ] = False,
     on: Annotated[str, typer.Option(help="Which images: 'test' or 'train'.")] = "test",
     statistics: Annotated[
         str, typer.Option(help="BatchNorm statistics: the 'model's own, or those of each 'batch'.")
@@ -65,6 +68,8 @@ def diagnose(  # noqa: PLR0913, PLR0917 - one parameter for each option of the c
         feddecorr diagnose runs/a --round 5 --clients 0,3 --on train
 
         feddecorr diagnose runs/a --averaging --layers
+
+        feddecorr diagnose --updates runs/a
 
     Features of any framework, and any PyTorch model:
 
@@ -87,15 +92,15 @@ def diagnose(  # noqa: PLR0913, PLR0917 - one parameter for each option of the c
             f"--statistics is 'model' or 'batch', not '{statistics}'": statistics not in ("model", "batch"),
             "--statistics is for models, not for features": statistics == "batch" and not of_models,
             "--labels needs --features": bool(labels) and not features,
-            "--clients, --round and --averaging are for models of a run: name its directory": not directories
-            and (clients is not None or round != "last" or averaging),
+            "--clients, --round, --averaging and --updates are for models of a run: name its directory": not directories
+            and (clients is not None or round != "last" or averaging or updates),
             "--layers needs --averaging": layers and not averaging,
         }
     )
     rounds: list[Examination] = []
     if directories:
         wanted = _wanted(round, clients)
-        wanted = replace(wanted, on=on, statistics=statistics, averaging=averaging, layers=layers)
+        wanted = replace(wanted, on=on, statistics=statistics, averaging=averaging, layers=layers, updates=updates)
         rounds += _runs(directories, wanted, Trust(files=trust))
     found: list[Diagnosis] = [diagnosis for each in rounds for diagnosis in each.diagnoses]
     if features:
@@ -226,6 +231,11 @@ def _print_round(found: Examination) -> None:
             print_table(found.averaging.LAYER_HEADINGS, found.averaging.layer_rows())
         print_text("")
         print_text("\n".join(found.averaging.answer()))
+    if found.updates is not None:
+        print_text("")
+        print_table(found.updates.HEADINGS, found.updates.rows())
+        print_text("")
+        print_text("\n".join(found.updates.answer()))
     if found.blame is not None:
         print_text("")
         print_table(found.blame.HEADINGS, found.blame.rows())
@@ -237,14 +247,19 @@ def _documents(rounds: Sequence[Examination]) -> dict[str, Any]:
     """Return one document for each run, where there is any."""
     averaged = [each.averaging.to_dict() for each in rounds if each.averaging is not None]
     blamed = [each.blame.to_dict() for each in rounds if each.blame is not None]
-    return {name: found for name, found in {"averaging": averaged, "blame": blamed}.items() if found}
+    updated = [each.updates.to_dict() for each in rounds if each.updates is not None]
+    return {
+        name: found for name, found in {"averaging": averaged, "blame": blamed, "updates": updated}.items() if found
+    }
 
 
 def _sections(rounds: Sequence[Examination]) -> Iterator[Section]:
-    from feddecorr.report.diagnosis_page import averaging_sections, blame_section
+    from feddecorr.report.diagnosis_page import averaging_sections, blame_section, updates_section
 
     for each in rounds:
         if each.averaging is not None:
             yield from averaging_sections(each.averaging)
+        if each.updates is not None:
+            yield updates_section(each.updates)
         if each.blame is not None:
             yield blame_section(each.blame)

@@ -182,6 +182,9 @@ class Evaluation(Config):
     clients: bool | Literal["last"] = Field(
         False, description="evaluate each client's model, too, before models are averaged; last: in the last round only"
     )
+    updates: bool = Field(
+        False, description="record the ranks of each layer's change in the clients' updates, and how alike they are"
+    )
     epochs: bool = Field(False, description="record the terms of each client's objective for every local epoch")
 
 

@@ -14,6 +14,7 @@ from torch.nn.functional import normalize
 from feddecorr.collapse.averaging import AveragedRound, Blame
 from feddecorr.collapse.diagnosis import MEANINGS, Diagnosis, find_reference, rows
 from feddecorr.collapse.spectrum import SHOWN_VALUES
+from feddecorr.collapse.updates import UpdatedRound
 from feddecorr.errors import UserError
 from feddecorr.report import figures
 from feddecorr.report.page import Section, write_page
@@ -176,6 +177,20 @@ def averaging_sections(found: AveragedRound) -> Iterator[Section]:
         figure = figures.bars(groups, list(found.layers), "layer", "effective rank of its input")
         headings, rows = found.LAYER_HEADINGS, found.layer_rows()
         yield Section(f"Layer by layer: {found.name}", text, figure=figure, headings=headings, rows=rows)
+
+
+def updates_section(found: UpdatedRound) -> Section:
+    """Return how many dimensions the changes of each layer have, of the clients' and of their average."""
+    text = (
+        f"{' '.join(found.answer())} Ranks of clients are geometric means; the alignment is the mean cosine between "
+        "the changes of two clients."
+    )
+    groups: dict[str, Sequence[float | None]] = {
+        "a client's change": [each.effective_rank for each in found.layers.values()],
+        "the average of all": [each.averaged_effective_rank for each in found.layers.values()],
+    }
+    figure = figures.bars(groups, list(found.layers), "layer", "effective rank of its change")
+    return Section(f"Updates: {found.name}", text, figure=figure, headings=found.HEADINGS, rows=found.rows())
 
 
 def blame_section(found: Blame) -> Section:

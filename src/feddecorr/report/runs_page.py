@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 from feddecorr.collapse.spectrum import SHOWN_VALUES
 from feddecorr.config.overrides import flatten
@@ -91,6 +92,15 @@ AVERAGING = (
     "Effective rank of the average of the clients' models, divided by the geometric mean of their own: below 1, "
     "averaging itself takes dimensions away."
 )
+UPDATES = (
+    "Effective rank of what a client changes in a layer, by the largest that is possible; the mean over layers of the "
+    "geometric mean over clients."
+)
+AVERAGE_UPDATE = "The same of the average of the clients' changes."
+ALIGNMENT = (
+    "Cosine between the changes of two clients in a layer: 1 where all go the same way, 0 where they have nothing in "
+    "common; the mean over layers."
+)
 TERM = "A term of the clients' objective: its mean over the examples that they saw in the round."
 FURTHER = "A further measure of the representations of the test images."
 
@@ -136,6 +146,12 @@ def sections(lines: Sequence[SeedGroup], runs: Mapping[str, RunDirectory]) -> It
         "accuracy": (ACCURACY, curves.per_round("accuracy")),
         "effective rank": (RANK, curves.per_round("effective_rank")),
         "rank kept by averaging": (AVERAGING, _rank_kept),
+        "rank of updates": (UPDATES, _per_layer(lambda layer: layer["effective_rank"] / layer["maximum_rank"])),
+        "rank of the average update": (
+            AVERAGE_UPDATE,
+            _per_layer(lambda layer: layer["averaged_effective_rank"] / layer["maximum_rank"]),
+        ),
+        "alignment of updates": (ALIGNMENT, _per_layer(lambda layer: layer["alignment"])),
         **{name: (FURTHER, curves.per_round(name)) for name in further},
         **{f"objective: {term}": (TERM, _term(term)) for term in terms},
     }
@@ -154,6 +170,17 @@ def _rank_kept(run: Summary) -> curves.Points:
         for number, each in found.items()
         if each["local_effective_rank"]
     }
+
+
+def _per_layer(read: Callable[[dict[str, Any]], float | None]) -> curves.Curve:
+    """Return the mean over the layers of what is read of each layer's changes, by round."""
+
+    def curve(run: Summary) -> curves.Points:
+        found = {each["round"]: map(read, each.get("updates", {}).values()) for each in run.rounds}
+        known = {number: [value for value in values if value is not None] for number, values in found.items()}
+        return {number: sum(values) / len(values) for number, values in known.items() if values}
+
+    return curve
 
 
 def _term(term: str) -> curves.Curve:

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, NotRequired
 
 from pydantic import TypeAdapter, ValidationError
 from typing_extensions import TypedDict
@@ -64,6 +64,7 @@ class _RoundMeasures(TypedDict):
     terms: dict[str, float]
     missing: dict[str, str]
     averaging: dict[str, float] | None
+    updates: NotRequired[dict[str, dict[str, float | None]]]
 
 
 @dataclass(frozen=True)
@@ -71,9 +72,10 @@ class Summary:
     """One run.
 
     `rounds` has for each finished one `round`, `seconds`, `terms`, `missing`, in `model` all that is one number of the
-    global model (None where it was not evaluated), and in `averaging` how clients' models compare with their average
-    (None where they were not). `spectrum` are the singular values of the last evaluated global model; `local_models`
-    and `local_terms` are those of the last round that has them, by client.
+    global model (None where it was not evaluated), in `averaging` how clients' models compare with their average (None
+    where they were not), and perhaps in `updates` what they changed, by layer. `spectrum` are the singular values of
+    the last evaluated global model; `local_models` and `local_terms` are those of the last round that has them, by
+    client.
     """
 
     digest: str
@@ -254,7 +256,7 @@ def _as_asked(lines: Iterable[Line], asked: RunOptions) -> Iterator[Line]:
         )
 
 
-_NOTHING: Line = {"model": None, "local_models": {}, "averaging": None}
+_NOTHING: Line = {"model": None, "local_models": {}, "averaging": None, "updates": {}}
 
 
 def _scalars_only(line: Line) -> dict[str, Any]:
@@ -264,6 +266,8 @@ def _scalars_only(line: Line) -> dict[str, Any]:
         if isinstance(value, int | float)
     }
     kept = {key: line[key] for key in ("round", "terms", "missing", "averaging")}
+    if line["updates"]:
+        kept["updates"] = line["updates"]
     return {**kept, "seconds": round(line["seconds"], 3), "model": found}
 
 

@@ -22,6 +22,7 @@ from feddecorr.collapse.averaging import (
     tail_of,
 )
 from feddecorr.collapse.diagnosis import Diagnosis
+from feddecorr.collapse.updates import RoundUpdates, UpdatedRound
 from feddecorr.config.experiment import Experiment
 from feddecorr.core.files import load_tensors, save_tensors
 from feddecorr.core.messages import Update
@@ -51,7 +52,8 @@ class Wanted:
     """Which models of a run, on which images: `round` None is the last, `clients` None are all of that round.
 
     BatchNorm's `statistics` are the `model`'s or those of each `batch` of the images. With `averaging`, the local
-    models are compared with their average, with `layers` also layer by layer.
+    models are compared with their average, with `layers` also layer by layer. With `updates`, what they change is
+    measured.
     """
 
     round: int | None = None
@@ -61,6 +63,7 @@ class Wanted:
     statistics: str = "model"
     averaging: bool = False
     layers: bool = False
+    updates: bool = False
 
     @property
     def blames(self) -> bool:
@@ -70,7 +73,7 @@ class Wanted:
     @property
     def whole(self) -> bool:
         """Whether it takes all clients of the round to tell."""
-        return self.averaging or self.blames
+        return self.averaging or self.blames or self.updates
 
 
 class DiagnosisInputs:
@@ -244,6 +247,7 @@ class Examination:
     diagnoses: list[Diagnosis]
     averaging: AveragedRound | None = None
     blame: Blame | None = None
+    updates: UpdatedRound | None = None
 
 
 def examine(directory: RunDirectory, wanted: Wanted, name: str, say: Say, *, trust: Trust = STRANGER) -> Examination:
@@ -274,7 +278,11 @@ def examine(directory: RunDirectory, wanted: Wanted, name: str, say: Say, *, tru
         sent = diagnose(look.build(state.sent()), name="sent", weights=False) if wanted.blames else None
         together = WholeRound(simulation, look, stack.enter_context(temporary_folder()), say)
         local: dict[int, Diagnosis] = {}
+        changes, changed = RoundUpdates(state.sent() if wanted.updates else {}), {}
         for place, update in enumerate(state.train(trained), start=1):
+            if wanted.updates:
+                change = changes.take(update.weights, update.examples)
+                changed[update.client] = replace(change, name=f"{title}, update of client {update.client}")
             theirs = look.build({**update.weights, **update.buffers})
             found = diagnose(theirs, name=f"{title}, client {update.client}", compared_with=(model, first))
             say(f"client {update.client} is trained and looked at ({place} of {len(trained)})")
@@ -286,6 +294,7 @@ def examine(directory: RunDirectory, wanted: Wanted, name: str, say: Say, *, tru
             [first, *(found for _, found in sorted(local.items()))],
             together.averaging(title, first, shown or trained[:1]) if wanted.averaging else None,
             None if sent is None else together.blame(title, sent),
+            UpdatedRound(title, changes.layers(), dict(sorted(changed.items()))) if wanted.updates else None,
         )
 
 

@@ -22,6 +22,7 @@ from feddecorr.collapse.measures import Principal, classifier_weight, measure_sp
 from feddecorr.collapse.neural_collapse import DecisionMeasures
 from feddecorr.collapse.representation import capture_representations, find_classifier
 from feddecorr.collapse.statistics import Batch, ChunkStatistics, Statistics, add_up
+from feddecorr.collapse.updates import LayerUpdates, RoundUpdates
 from feddecorr.config.experiment import Experiment
 from feddecorr.config.training import Evaluation
 from feddecorr.core.checks import printable
@@ -190,12 +191,13 @@ ADVICE = "regularizers.feddecorr.dying=counted works against that."
 class Evaluated:
     """What was found out in a round: of the global model, of the clients' and of what averaging did to them.
 
-    `notes` say of which client's model nothing was, and why.
+    `updates` are the changes that clients sent, by layer. `notes` say of which client's model nothing was, and why.
     """
 
     model: Diagnosis | None = None
     local: dict[int, Diagnosis] = field(default_factory=dict)
     averaging: Averaging | None = None
+    updates: dict[str, LayerUpdates] = field(default_factory=dict)
     notes: dict[int, str] = field(default_factory=dict)
 
 
@@ -209,6 +211,7 @@ class Evaluations:
         self._local: dict[int, Diagnosis] = {}
         self._notes: dict[int, str] = {}
         self._mean = Mean()
+        self._updates: RoundUpdates | None = None
         self._dying: DyingWatch | None = None
         self._classes = len(federation.task.classes)
         self._experiment = experiment = federation.experiment
@@ -226,10 +229,14 @@ class Evaluations:
                 evaluate = self._evaluate
                 self._dying = DyingWatch(ADVICE, lambda: _dead(evaluate(federation.start())))
 
-    def watch(self, updates: Iterable[Update], broadcast: Broadcast, info: RoundInfo) -> Iterator[Update]:  # noqa: ARG002 - only the round matters
+    def watch(self, updates: Iterable[Update], broadcast: Broadcast, info: RoundInfo) -> Iterator[Update]:
         """Evaluate the clients' models on their way to the server: no engine knows of it."""
         self._local, self._notes, self._mean = {}, {}, STATISTICS[self._experiment.batchnorm]()
+        looks_at_updates = self._options.evaluation.updates and self._is_due(info.round)
+        self._updates = RoundUpdates(broadcast.weights) if looks_at_updates else None
         for update in updates:
+            if self._updates is not None:
+                self._updates.take(update.weights, update.examples)
             if looks_at_clients(self._options, info.round) and (found := self._look_at(update)):
                 self._local[update.client] = replace(found, client=update.client)
                 self._mean.add({**update.weights, **update.buffers}, update.examples)
@@ -239,14 +246,18 @@ class Evaluations:
         """Evaluate the global model after a round, and tell all that was found out in it; warn if its features die."""
         local = dict(sorted(self._local.items()))
         if self._evaluate is None and self._elsewhere is not None and self._is_due(now.number):
-            return Evaluated(self._elsewhere.evaluate(now.number, now.server), local, notes=self._notes)
+            model = self._elsewhere.evaluate(now.number, now.server)
+            return Evaluated(model, local, updates=self._layers(), notes=self._notes)
         try:
             model = self._look(now.number, now.server)
         except RunError as error:
             raise RunError(f"round {now.number}: {now.outlier or error}") from error
         if model and self._dying:
             self._dying.see(_dead(model))
-        return Evaluated(model, local, self._averaging(now, model), self._notes)
+        return Evaluated(model, local, self._averaging(now, model), self._layers(), self._notes)
+
+    def _layers(self) -> dict[str, LayerUpdates]:
+        return {} if self._updates is None else self._updates.layers()
 
     def _averaging(self, now: Round, model: Diagnosis | None) -> Averaging | None:
         """Compare the clients' models with their average, which is evaluated unless it is the global model."""

@@ -129,7 +129,9 @@ class RoundState:
         again = RunDirectory(self.folder / str(self.number))
         if not again.path.exists():
             self.say(f"round {self.number} is no longer kept: {self.number} rounds are trained again")
-            evaluation = self.options.evaluation.model_copy(update={"every": self.number, "clients": False})
+            evaluation = self.options.evaluation.model_copy(
+                update={"every": self.number, "clients": False, "updates": False}
+            )
             changes = {"rounds": self.number, "evaluation": evaluation, "trackers": {}}
             for _ in repeat(experiment, self.options.model_copy(update=changes), again.path):
                 pass

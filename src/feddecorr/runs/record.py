@@ -21,6 +21,7 @@ from pydantic import (
 from feddecorr.collapse.averaging import Averaging
 from feddecorr.collapse.diagnosis import Diagnosis
 from feddecorr.collapse.measures import is_recorded
+from feddecorr.collapse.updates import LayerUpdates
 from feddecorr.core.files import reading
 from feddecorr.core.paths import MIB, InnerPath
 from feddecorr.core.registry import Config, explain
@@ -56,7 +57,8 @@ class Record:
     `terms` are the objective's summands as the clients saw them, averaged; `local_terms` are each client's own,
     the mean of every local epoch. `model` is the global model after the round, `local_models` are the clients'
     models before they were averaged, each with what a run records of its representations of the test images; a
-    model that was not evaluated is not there. `averaging` compares those models with their average. `missing` gives
+    model that was not evaluated is not there. `averaging` compares those models with their average. `updates` has the
+    ranks of the clients' changes and their alignment, by layer, where `evaluation.updates` asks for it. `missing` gives
     the reason for each client that took no part in the end, `notes` remarks on others (such as that a node had lost
     what its client remembered).
     `state` is the global model, as a module's `load_state_dict` takes it; it has a file of its own.
@@ -76,6 +78,7 @@ class Record:
     model: ModelField | None = None
     local_models: dict[int, ModelField] = field(default_factory=dict)
     averaging: Averaging | None = None
+    updates: dict[str, LayerUpdates] = field(default_factory=dict)
     local_terms: dict[int, dict[str, list[float]]] = field(default_factory=dict)
     state: Annotated[State, Field(exclude=True)] = field(default_factory=dict, repr=False, compare=False)
 
@@ -91,6 +94,7 @@ class Record:
             model=found.model,
             local_models=found.local,
             averaging=found.averaging,
+            updates=found.updates,
             missing=now.missing,
             notes=_joined(now.notes, found.notes),
             local_terms=now.local_terms,

@@ -267,8 +267,8 @@ def _who_looks(experiment: Experiment, evaluation: Evaluation, *, auto: bool) ->
         return f"transforms={','.join(experiment.transforms)} is for the update of each client"
     if experiment.batchnorm == "local":
         return "with batchnorm=local each client keeps statistics of its own"
-    if evaluation.clients or evaluation.epochs:
-        return "evaluation.clients and evaluation.epochs are about each client"
+    if evaluation.clients or evaluation.updates or evaluation.epochs:
+        return "evaluation.clients, evaluation.updates and evaluation.epochs are about each client"
     return ""
 
 
