@@ -1,6 +1,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 from command_line import CommandLine
@@ -28,8 +29,20 @@ def test_show_has_no_column_for_what_was_never_measured(feddecorr: CommandLine, 
     list(run(*small("rounds=2"), tmp_path / "run"))
     forget_models(tmp_path / "run")
     lines = feddecorr("show", tmp_path / "run").out.splitlines()
-    assert lines[1].split() == ["round", "cross_entropy", "seconds"]
-    assert len(lines[2].split()) == 3
+    assert lines[1].split() == ["round", "cross_entropy", "kB", "sent", "kB", "received", "seconds"]
+    assert len(lines[2].split()) == 5
+
+
+def test_show_tells_what_travelled_and_the_ranks_of_adapters(feddecorr: CommandLine, tmp_path: Path) -> None:
+    lora = ("training.adapter=lora", "training.adapter.rank=2")
+    (record,) = run(*small("rounds=1", "evaluation.every=1", *lora), tmp_path / "run")
+    _, headings, cells = feddecorr("show", tmp_path / "run").out.splitlines()
+    sent = f"{(record.sent or 0) / 1000:.1f}"
+    assert headings.split()[-10:] == ["rank", "of", "B·A", "averaged", "B·A", "kB", "sent", "kB", "received", "seconds"]
+    *_, one, other, out, back, _ = cells.split()
+    assert (out, back) == (sent, sent)
+    assert float(one) == pytest.approx(fmean(ranks.factors for ranks in record.adapters.values()), abs=0.01)
+    assert float(other) == pytest.approx(fmean(ranks.products for ranks in record.adapters.values()), abs=0.01)
 
 
 def test_show_counts_the_clients_that_are_missing(feddecorr: CommandLine, tmp_path: Path) -> None:
@@ -38,8 +51,8 @@ def test_show_counts_the_clients_that_are_missing(feddecorr: CommandLine, tmp_pa
     line = json.dumps(replace(record, missing={1: "no answer", 3: "no answer"}).to_dict())
     (tmp_path / "run" / "rounds.jsonl").write_text(line + "\n")
     _, headings, cells = feddecorr("show", tmp_path / "run").out.splitlines()
-    assert headings.split()[-2:] == ["missing", "seconds"]
-    assert cells.split()[-2] == "2"
+    assert headings.split()[-6:] == ["missing", "kB", "sent", "kB", "received", "seconds"]
+    assert cells.split()[-4] == "2"
 
 
 def test_show_speaks_json(feddecorr: CommandLine, tmp_path: Path) -> None:

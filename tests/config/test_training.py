@@ -55,7 +55,7 @@ def test_as_many_steps_as_two_epochs_have_are_two_epochs() -> None:
 def test_the_page_names_every_option_with_its_default() -> None:
     first, _, _ = (ROOT / "docs" / "training.md").read_text().partition("## How much")
     rows = dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", first, re.MULTILINE))
-    defaults = {**Training().to_dict(), "schedule": "constant", "optimizer": "sgd"}
+    defaults = {**Training().to_dict(), "schedule": "constant", "optimizer": "sgd", "adapter": "none"}
     assert {name: read_list(text) for name, text in rows.items()} == {
         name: read_list(str(default).lower().strip("[]")) for name, default in defaults.items()
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import webbrowser
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,6 +16,7 @@ from feddecorr.errors import UserError, nearest
 if TYPE_CHECKING:
     from feddecorr.results.pairing import Comparison
     from feddecorr.results.summary import Summary
+    from feddecorr.runs.record import Record
 
 Sources = Annotated[
     list[Path], typer.Argument(metavar="DIR...", help="Runs, folders of runs, or records of runs (.jsonl).")
@@ -51,7 +53,7 @@ def show(
     directory: Annotated[Path, typer.Argument(help="Directory of a run.")],
     json: JsonOption = False,
 ) -> None:
-    """Print a run round by round.
+    """Print a run round by round, with what went to each client and came from each, in thousands of bytes.
 
     Example:  feddecorr show runs/a
     """
@@ -68,7 +70,9 @@ def show(
         return
     terms = dict.fromkeys(term for record in rounds for term in record.terms)
     further = dict.fromkeys(name for record in rounds for name in record.measures)
-    headings = ["round", "accuracy", "loss", "effective rank", "significant", *further, *terms, "missing", "seconds"]
+    ranks = ["rank of B·A", "averaged B·A"] if any(record.adapters for record in rounds) else []
+    headings = ["round", "accuracy", "loss", "effective rank", "significant", *further, *terms, *ranks]
+    headings += ["missing", "kB sent", "kB received", "seconds"]
     rows = [
         [
             str(record.round),
@@ -78,7 +82,10 @@ def show(
             number(record.significant_singular_values),
             *(number(record.measures.get(name)) for name in further),
             *(number(record.terms.get(term)) for term in terms),
+            *(number(rank, 2) for rank in _adapter_ranks(record)[: len(ranks)]),
             number(len(record.missing) or None),
+            number(None if record.sent is None else record.sent / 1000, 1),
+            number(fmean(record.received.values()) / 1000 if record.received else None, 1),
             number(record.seconds, 2),
         ]
         for record in rounds
@@ -88,6 +95,12 @@ def show(
     print_table(known, lines, title=f"{directory}: {len(rounds)} of {wanted} rounds")
     if len(rounds) < wanted:
         say(f"'feddecorr resume {directory}' continues.")
+
+
+def _adapter_ranks(record: Record) -> list[float | None]:
+    """Return the mean over layers of the ranks of mean(B)·mean(A) and of mean(B·A)."""
+    layers = list(record.adapters.values())
+    return [fmean(each) for each in zip(*((rank.factors, rank.products) for rank in layers), strict=True)] or [None] * 2
 
 
 def report(

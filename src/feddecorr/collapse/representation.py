@@ -188,7 +188,7 @@ class FeatureMaps:
         if not isinstance(output, Tensor) or output.ndim != 4:
             return
         size = tuple(output.shape[2:])
-        if size in self._maps or next(module.parameters(), None) is not None:
+        if size in self._maps or _has_weights(module):
             self._maps[size] = output
 
     def begin(self, _module: nn.Module, _inputs: object) -> None:
@@ -204,6 +204,12 @@ class FeatureMaps:
         if maps and maps[-1].shape[1] == z.shape[-1]:
             maps.pop()
         return [as_batch(found) for found in maps]
+
+
+def _has_weights(module: nn.Module) -> bool:
+    """Tell whether it holds parameters, or frozen weights that are plain tensors."""
+    held = (value for each in module.modules() for value in vars(each).values())
+    return next(module.parameters(), None) is not None or any(isinstance(value, Tensor) for value in held)
 
 
 @contextmanager

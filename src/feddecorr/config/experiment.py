@@ -109,6 +109,7 @@ class Experiment(Config):
         if self.method.needs_sgd and not isinstance(self.training.optimizer, SGD):
             name, other = METHODS.name(self.method), OPTIMIZERS.name(self.training.optimizer)
             raise ValueError(f"{name} assumes SGD updates: it needs training.optimizer=sgd, not {other}")
+        self.training.adapter.check(METHODS.name(self.method), averages=self.method.averages())
         self._check_transforms()
         if self.sampling == "poisson" and self.minimum_clients > 1:
             raise ValueError(f"minimum_clients={self.minimum_clients} is for sampling=fixed: poisson may draw nobody")

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Field, NonNegativeInt, PositiveFloat, Posit
 from feddecorr.collapse.diagnosis import ClassSpreads, Diagnosis
 from feddecorr.collapse.measures import Principal
 from feddecorr.core.registry import Config, Registry
+from feddecorr.models.partial import ADAPTERS, Adapter, Patterns
 from feddecorr.objective.optimizers import OPTIMIZERS, SGD, Optimizer
 
 
@@ -99,6 +100,20 @@ class Training(Config):
     )
     precision: Literal["fp32", "bf16"] = Field("fp32", description="of forward and backward passes; weights stay fp32")
     memory_format: Literal["channels_last", "contiguous"] = Field("channels_last", description="of images")
+
+    trainable: Patterns = Field(
+        (),
+        description="names of the parameters and buffers that are trained, with * and ?: nothing else travels; by "
+        "default all of them, with an adapter the classifier's",
+    )
+    adapter: Annotated[Adapter, *ADAPTERS.field()] = Field(
+        Adapter(), description="what is trained in place of frozen weights: none or lora"
+    )
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether some of the network is frozen."""
+        return bool(self.trainable) or type(self.adapter) is not Adapter
 
     def rate(self, number: int) -> float:
         """Return the learning rate of a round."""
@@ -191,6 +206,7 @@ class Evaluation(Config):
 CHOICES: dict[str, Registry[Any]] = {
     "training.optimizer": OPTIMIZERS,
     "training.schedule": SCHEDULES,
+    "training.adapter": ADAPTERS,
     "evaluation.measures": MEASURES,
 }
 """What is chosen by name within the two, by the setting that chooses it."""

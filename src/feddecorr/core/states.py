@@ -79,6 +79,11 @@ def extrapolate(start: State, mean: State, factor: float) -> State:
     return {name: torch.add(mean[name], mean[name] - start[name], alpha=factor - 1) for name in start}
 
 
+def size_of(*states: State) -> int:
+    """Return the bytes of all tensors."""
+    return sum(tensor.nbytes for state in states for tensor in state.values())
+
+
 def square_distance(one: State, other: State) -> float:
     """Return ‖one − other‖² over all tensors of the other."""
     return sum(float((one[name] - other[name]).square().sum()) for name in other)

@@ -65,6 +65,11 @@ class Method(Config):
         return cls.aggregate is not Method.aggregate or cls.finish is not Method.finish
 
     @classmethod
+    def averages(cls) -> bool:
+        """Tell whether the server's weights are the mean of the clients' and nothing else."""
+        return cls.aggregate is Method.aggregate and cls.server_update is Method.server_update
+
+    @classmethod
     def known_terms(cls) -> tuple[str, ...] | None:
         """Return the names that it adds to an objective; None if it has terms and does not tell their names."""
         owner = next(each for each in cls.__mro__ if "terms" in vars(each))

@@ -15,6 +15,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from feddecorr.collapse.representation import capture_representations, find_classifier
 from feddecorr.core.states import State, load_into
+from feddecorr.models.partial import copy_network
 
 if TYPE_CHECKING:
     from feddecorr.objective.terms import ClientContext, Pass
@@ -37,7 +38,7 @@ class Reference:
 
     def __init__(self, model: nn.Module, state: State | None = None, *, layer: str | None = None) -> None:
         self._layer = layer
-        self._model = copy.deepcopy(model).eval().requires_grad_(False)
+        self._model = copy_network(model).eval().requires_grad_(False)
         if state is not None:
             load_into(self._model, state)
         seen = find_classifier(self._model, layer)

@@ -196,6 +196,8 @@ def _summary(lines: Sequence[SeedGroup]) -> Section:
         "significant singular values": lambda line: line.mean(
             lambda run: run.statistic("last", "significant_singular_values"), ".0f"
         ),
+        "kB to a client": lambda line: line.mean(lambda run: _kilobytes(run, "sent"), ",.1f"),
+        "kB from a client": lambda line: line.mean(lambda run: _kilobytes(run, "received"), ",.1f"),
         "time": lambda line: f"{line.mean(lambda run: sum(each['seconds'] for each in run.rounds), '.0f')} s",
     }
     cells = {heading: [read(line) for line in lines] for heading, read in columns.items()}
@@ -208,6 +210,12 @@ def _summary(lines: Sequence[SeedGroup]) -> Section:
         else "No model was evaluated."
     )
     return Section("At a glance", text, headings=["run", *known], rows=rows)
+
+
+def _kilobytes(run: Summary, direction: str) -> float | None:
+    """Return the thousands of bytes per client in the last round."""
+    found = run.statistic("last", direction)
+    return None if found is None else found / 1000
 
 
 def _last_round(run: Summary) -> int:

@@ -42,6 +42,9 @@ STATISTICS = {
 }
 """What a run's accuracy can mean; they tell different stories. `last` is the model that a user gets."""
 
+TRAFFIC = ("sent", "received")
+"""Bytes per client, which are known of every round."""
+
 NO_COMMAND = "(none: its settings cannot be read here)"
 """In place of the command of a record that another version wrote, perhaps."""
 
@@ -65,6 +68,8 @@ class _RoundMeasures(TypedDict):
     missing: dict[str, str]
     averaging: dict[str, float] | None
     updates: NotRequired[dict[str, dict[str, float | None]]]
+    sent: NotRequired[float | None]
+    received: NotRequired[float | None]
 
 
 @dataclass(frozen=True)
@@ -73,9 +78,9 @@ class Summary:
 
     `rounds` has for each finished one `round`, `seconds`, `terms`, `missing`, in `model` all that is one number of the
     global model (None where it was not evaluated), in `averaging` how clients' models compare with their average (None
-    where they were not), and perhaps in `updates` what they changed, by layer. `spectrum` are the singular values of
-    the last evaluated global model; `local_models` and `local_terms` are those of the last round that has them, by
-    client.
+    where they were not), perhaps in `updates` what they changed, by layer, and in `sent` and `received` the bytes per
+    client. `spectrum` are the singular values of the last evaluated global model; `local_models` and `local_terms` are
+    those of the last round that has them, by client.
     """
 
     digest: str
@@ -185,9 +190,10 @@ class Summary:
         Only evaluated rounds count, and with `rounds` only those up to it; None if they are too few.
         """
         values = [
-            (int(line["round"]), float(line["model"][measure]))
+            (int(line["round"]), float(value))
             for line in self.rounds
-            if line["model"] and line["model"].get(measure) is not None and (rounds is None or line["round"] <= rounds)
+            if (value := (line if measure in TRAFFIC else line["model"] or {}).get(measure)) is not None
+            and (rounds is None or line["round"] <= rounds)
         ]
         return _REDUCE[name](self, values) if values else None
 
@@ -265,10 +271,11 @@ def _scalars_only(line: Line) -> dict[str, Any]:
         for name, value in {**line["model"], **line["model"].get("measures", {})}.items()
         if isinstance(value, int | float)
     }
-    kept = {key: line[key] for key in ("round", "terms", "missing", "averaging")}
+    kept = {key: line[key] for key in ("round", "terms", "missing", "averaging", "sent")}
     if line["updates"]:
         kept["updates"] = line["updates"]
-    return {**kept, "seconds": round(line["seconds"], 3), "model": found}
+    received = fmean(line["received"].values()) if line["received"] else None
+    return {**kept, "received": received, "seconds": round(line["seconds"], 3), "model": found}
 
 
 def _short(value: Any) -> Any:

@@ -16,7 +16,7 @@ from feddecorr.core.text import csv_cell, latex, markdown
 from feddecorr.errors import UserError
 from feddecorr.results.groups import NOT_MEASURED, group_runs, short_name
 from feddecorr.results.sample import Sample
-from feddecorr.results.summary import STATISTICS, Summary, read_summaries
+from feddecorr.results.summary import STATISTICS, TRAFFIC, Summary, read_summaries
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -181,9 +181,9 @@ def pandas_library() -> Any:
 def load_runs(*sources: str | Path) -> pd.DataFrame:
     """Return the finished rounds of runs, folders of runs and records (.jsonl) as a table, one row a round.
 
-    `run` is the run's digest; `setting.NAME` are its settings by their dotted names, the same in each of its rows;
-    `term.NAME` are the terms of the local objective; all other columns are measures of the global model by their
-    names, empty where it was not evaluated.
+    `run` is the run's digest; `sent` and `received` are bytes per client; `setting.NAME` are its settings by their
+    dotted names, the same in each of its rows; `term.NAME` are the terms of the local objective; all other columns are
+    measures of the global model by their names, empty where it was not evaluated.
     """
     library = pandas_library()
     summaries = read_summaries([Path(source) for source in sources])
@@ -221,6 +221,7 @@ def _rows(summary: Summary) -> list[dict[str, Any]]:
             "round": line["round"],
             "seconds": line["seconds"],
             "missing": len(line["missing"]),
+            **{name: line.get(name) for name in TRAFFIC},
             **(line["model"] or {}),
             **{f"term.{name}": value for name, value in line["terms"].items()},
             **settings,

@@ -33,6 +33,7 @@ from feddecorr.core.states import STATISTICS, Mean, State, load_into
 from feddecorr.data.dataset import Images
 from feddecorr.errors import RunError, UserError
 from feddecorr.loss.module import DyingWatch
+from feddecorr.models.partial import AdapterMean, AdapterRanks
 from feddecorr.objective.reference_models import Look, Reference
 from feddecorr.objective.regularizers import FedDecorr
 from feddecorr.server.federation import Evaluating, Federation
@@ -191,13 +192,15 @@ ADVICE = "regularizers.feddecorr.dying=counted works against that."
 class Evaluated:
     """What was found out in a round: of the global model, of the clients' and of what averaging did to them.
 
-    `updates` are the changes that clients sent, by layer. `notes` say of which client's model nothing was, and why.
+    `updates` are the changes that clients sent, by layer, `adapters` the ranks of their adapters, averaged both ways.
+    `notes` say of which client's model nothing was, and why.
     """
 
     model: Diagnosis | None = None
     local: dict[int, Diagnosis] = field(default_factory=dict)
     averaging: Averaging | None = None
     updates: dict[str, LayerUpdates] = field(default_factory=dict)
+    adapters: dict[str, AdapterRanks] = field(default_factory=dict)
     notes: dict[int, str] = field(default_factory=dict)
 
 
@@ -212,6 +215,7 @@ class Evaluations:
         self._notes: dict[int, str] = {}
         self._mean = Mean()
         self._updates: RoundUpdates | None = None
+        self._adapters = AdapterMean(federation.experiment.training.adapter)
         self._dying: DyingWatch | None = None
         self._classes = len(federation.task.classes)
         self._experiment = experiment = federation.experiment
@@ -234,7 +238,8 @@ class Evaluations:
         self._local, self._notes, self._mean = {}, {}, STATISTICS[self._experiment.batchnorm]()
         looks_at_updates = self._options.evaluation.updates and self._is_due(info.round)
         self._updates = RoundUpdates(broadcast.weights) if looks_at_updates else None
-        for update in updates:
+        self._adapters = AdapterMean(self._experiment.training.adapter)
+        for update in self._adapters.see(updates) if self._is_due(info.round) else updates:
             if self._updates is not None:
                 self._updates.take(update.weights, update.examples)
             if looks_at_clients(self._options, info.round) and (found := self._look_at(update)):
@@ -244,20 +249,25 @@ class Evaluations:
 
     def after(self, now: Round) -> Evaluated:
         """Evaluate the global model after a round, and tell all that was found out in it; warn if its features die."""
-        local = dict(sorted(self._local.items()))
         if self._evaluate is None and self._elsewhere is not None and self._is_due(now.number):
             model = self._elsewhere.evaluate(now.number, now.server)
-            return Evaluated(model, local, updates=self._layers(), notes=self._notes)
+            return replace(self._of_clients(), model=model)
         try:
             model = self._look(now.number, now.server)
         except RunError as error:
             raise RunError(f"round {now.number}: {now.outlier or error}") from error
         if model and self._dying:
             self._dying.see(_dead(model))
-        return Evaluated(model, local, self._averaging(now, model), self._layers(), self._notes)
+        return replace(self._of_clients(), model=model, averaging=self._averaging(now, model))
 
-    def _layers(self) -> dict[str, LayerUpdates]:
-        return {} if self._updates is None else self._updates.layers()
+    def _of_clients(self) -> Evaluated:
+        """Return what was found out about the clients on their updates' way."""
+        return Evaluated(
+            local=dict(sorted(self._local.items())),
+            updates={} if self._updates is None else self._updates.layers(),
+            adapters=self._adapters.ranks(),
+            notes=self._notes,
+        )
 
     def _averaging(self, now: Round, model: Diagnosis | None) -> Averaging | None:
         """Compare the clients' models with their average, which is evaluated unless it is the global model."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from feddecorr.config.experiment import Experiment
 from feddecorr.core.files import save_tensors, write_bytes
+from feddecorr.core.states import load_into
 from feddecorr.core.temporary import temporary_folder
 from feddecorr.core.trust import STRANGER, Trust
 from feddecorr.errors import RunError, UserError
+from feddecorr.models.partial import Adapter, whole_state
 from feddecorr.models.weights import load_weights, set_weights
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.settings.flat import to_settings
@@ -54,6 +57,7 @@ class Exported:
 
     model: Portable
     task: Task
+    experiment: Experiment
     round: int
     pixels: Tensor
     options: RunOptions
@@ -69,8 +73,10 @@ class Exported:
         task = Task.of(experiment, dataset)
         network = task.build_model()
         set_weights(network, run.weights(), str(run.path))
+        if experiment.training.is_partial:
+            task, network = _merge(task, network)
         pixels = dataset.test.pixels[:CHECKED].permute(0, 3, 1, 2).float().contiguous()
-        return cls(Portable(task, network).eval(), task, done, pixels, options)
+        return cls(Portable(task, network).eval(), task, experiment, done, pixels, options)
 
     @torch.no_grad()
     def logits(self) -> Tensor:
@@ -81,8 +87,17 @@ class Exported:
     def note(self) -> dict[str, str]:
         """Return what a reader of the file has to know."""
         known = {name: json.dumps(getattr(self.task, name)) for name in ("classes", "shape", "mean", "std")}
-        settings = to_settings(self.task.experiment, self.options)
+        settings = to_settings(self.experiment, self.options)
         return {**known, "experiment": json.dumps(settings), "round": str(self.round)}
+
+
+def _merge(task: Task, network: nn.Module) -> tuple[Task, nn.Module]:
+    """Return the task and the network in which all weights are ordinary ones, adapters merged."""
+    training = task.experiment.training.model_copy(update={"trainable": (), "adapter": Adapter()})
+    task = replace(task, experiment=task.experiment.model_copy(update={"training": training}))
+    whole = task.build_model()
+    load_into(whole, whole_state(network, whole))
+    return task, whole
 
 
 def export_model(run: RunDirectory, to: str, path: Path, *, trust: Trust = STRANGER) -> None:

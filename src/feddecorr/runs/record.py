@@ -28,6 +28,7 @@ from feddecorr.core.registry import Config, explain
 from feddecorr.core.states import State
 from feddecorr.core.text import parse_json, to_json
 from feddecorr.errors import RunError, UserError, nearest
+from feddecorr.models.partial import AdapterRanks
 from feddecorr.runs.evaluation import Evaluated
 from feddecorr.server.rounds import Round
 
@@ -61,7 +62,10 @@ class Record:
     ranks of the clients' changes and their alignment, by layer, where `evaluation.updates` asks for it. `missing` gives
     the reason for each client that took no part in the end, `notes` remarks on others (such as that a node had lost
     what its client remembered).
-    `state` is the global model, as a module's `load_state_dict` takes it; it has a file of its own.
+    `sent` are the bytes of the tensors that went to each client of the round, `received` those that came from each.
+    `adapters` are the effective ranks of what adapters change each layer by, in evaluated rounds.
+    `state` is the global model, as a module's `load_state_dict` takes it, or what is trained of it; it has a file of
+    its own.
 
     A line without a field that came later is read, so every new field has a default. A line with a field that is not
     known here is refused by name: a newer version wrote it.
@@ -80,6 +84,9 @@ class Record:
     averaging: Averaging | None = None
     updates: dict[str, LayerUpdates] = field(default_factory=dict)
     local_terms: dict[int, dict[str, list[float]]] = field(default_factory=dict)
+    sent: int | None = None
+    received: dict[int, int] = field(default_factory=dict)
+    adapters: dict[str, AdapterRanks] = field(default_factory=dict)
     state: Annotated[State, Field(exclude=True)] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
@@ -98,6 +105,9 @@ class Record:
             missing=now.missing,
             notes=_joined(now.notes, found.notes),
             local_terms=now.local_terms,
+            sent=now.sent,
+            received=now.received,
+            adapters=found.adapters,
             state={name: tensors[known] for name, known in names.items()},
         )
 

@@ -97,6 +97,13 @@ def folder_name(name: str) -> str:
 def entry_of(record: Record) -> TrackerEntry:
     """Return a record for trackers: the global model's measures by name, terms and clients below folders of theirs."""
     scalars: dict[str, float] = {"seconds": record.seconds, "missing": len(record.missing)}
+    scalars |= {} if record.sent is None else {"sent": record.sent}
+    scalars |= {f"clients/{client}/received": size for client, size in record.received.items()}
+    scalars |= {
+        f"adapters/{layer}/{name}": rank
+        for layer, ranks in record.adapters.items()
+        for name, rank in asdict(ranks).items()
+    }
     spectra: dict[str, Sequence[float]] = {}
     models = {"": record.model} | {f"clients/{client}/": found for client, found in record.local_models.items()}
     for place, model in models.items():

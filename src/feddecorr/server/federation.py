@@ -68,7 +68,8 @@ class Federation:
     def begin(self) -> tuple[Server, dict[str, str]]:
         """Return the server before the first round, and the names of its tensors in the network's `state_dict`."""
         model = self.task.build_model()
-        self.experiment.model.load_initial_weights(model)
+        if not self.experiment.training.is_partial:
+            self.experiment.model.load_initial_weights(model)
         weights = {name: parameter.detach().cpu() for name, parameter in model.named_parameters()}
         buffers = {name: buffer.cpu() for name, buffer in model.named_buffers()}
         return self.experiment.method.start(Server(weights, buffers), self.info(0)), state_dict_names(model)

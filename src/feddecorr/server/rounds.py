@@ -11,8 +11,9 @@ import numpy as np
 from feddecorr.config.experiment import Experiment
 from feddecorr.core.messages import Failure, Server, Update
 from feddecorr.core.randomness import first_of_permutation, frozen_stream, named_seed, threads
-from feddecorr.core.states import STATISTICS, Mean, not_finite
+from feddecorr.core.states import STATISTICS, Mean, not_finite, size_of
 from feddecorr.errors import RunError
+from feddecorr.models.partial import AdapterMean
 from feddecorr.server.federation import Federation, RunClients
 from feddecorr.server.validation import ExpectedUpdates, UpdateValidator
 from feddecorr.transforms import Updates
@@ -24,7 +25,8 @@ class Round:
 
     `clients` is the cohort; `missing` says whose update was not accepted and why; `notes` holds remarks on the others.
     `terms` are the means of the objective's terms, `local_terms` those of each client and local epoch, if recorded.
-    `outlier` is a sentence about the client with unusually large weights, if there is one.
+    `outlier` is a sentence about the client with unusually large weights, if there is one. `sent` are the bytes of all
+    tensors that went to each client, `received` those that came from each.
     """
 
     number: int
@@ -35,6 +37,8 @@ class Round:
     local_terms: dict[int, dict[str, list[float]]]
     notes: dict[int, str] = field(default_factory=dict)
     outlier: str = ""
+    sent: int = 0
+    received: dict[int, int] = field(default_factory=dict)
 
 
 def federate(
@@ -59,21 +63,23 @@ def federate(
             merged=federation.task.together.merge,
         )
         terms, notes, statistics = TermMeans(), TransformNotes(), STATISTICS[experiment.batchnorm]()
+        adapters, received = AdapterMean(experiment.training.adapter), dict[int, int]()
         with threads(experiment.training.threads):  # the cores are for the clients
             answers: Iterable[Update | Failure] = run_clients(broadcast, clients)
             for transform in experiment.transforms.values():
                 answers = transform.collude(answers, broadcast, info)
-            updates = notes.before(terms.count(validator.validate(answers)))
+            updates = notes.before(terms.count(_count_bytes(validator.validate(answers), received)))
             for watcher in watch:
                 updates = watcher(updates, broadcast, info)
             for transform in experiment.transforms.values():
                 updates = transform(updates, broadcast, info)
                 info = transform.round_info(info)
-            updates = _average_buffers(notes.after(updates), statistics)
+            updates = adapters.see(_average_buffers(notes.after(updates), statistics))
             if (some := _unless_empty(updates)) is not None:
                 server = replace(method.aggregate(server, some, info), buffers=statistics.value)
                 for _ in some:  # every update is validated and counted, even if the method did not read it
                     pass
+                server = replace(server, weights={**server.weights, **adapters.weights()})
         refuse_infinite(server, number, validator.outlier())
         yield Round(
             number=number,
@@ -84,6 +90,8 @@ def federate(
             local_terms=terms.epochs,
             notes={**validator.notes, **notes.value(",".join(experiment.transforms))},
             outlier=validator.outlier(),
+            sent=size_of(broadcast.weights, broadcast.buffers, broadcast.shared),
+            received=received,
         )
 
 
@@ -131,6 +139,14 @@ def _unless_empty(updates: Iterator[Update]) -> Iterator[Update] | None:
         yield from updates
 
     return all_of_them() if first else None
+
+
+def _count_bytes(updates: Iterable[Update], received: dict[int, int]) -> Iterator[Update]:
+    """Pass the updates on, counting the bytes of what each of their clients sent."""
+    for update in updates:
+        size = size_of(update.weights, update.buffers, update.extra, update.evidence)
+        received |= dict.fromkeys(update.clients, size)
+        yield update
 
 
 def _average_buffers(updates: Iterable[Update], mean: Mean) -> Iterator[Update]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -21,6 +20,7 @@ from feddecorr.core.registry import Config
 from feddecorr.core.trust import Trust
 from feddecorr.data.dataset import Dataset, Images, Standardize
 from feddecorr.errors import UserError
+from feddecorr.models.partial import copy_network, freeze
 from feddecorr.training.batched.grouping import Together, choose
 from feddecorr.training.placement import prepare
 
@@ -97,13 +97,23 @@ class Task:
         return replace(self, network=self.build_model())
 
     def build_model(self) -> nn.Module:
-        """Return a network of one's own, ready to run, always with the same first weights."""
+        """Return a network of one's own, ready to run, always with the same first weights.
+
+        If it is trained in part, these are those of the file: what is frozen is nothing that the server sends.
+        """
         if self.network is not None:
             with suppress(Exception):  # of a network that cannot be copied
-                return copy.deepcopy(self.network)
+                return copy_network(self.network)
+        model, training = self.experiment.model, self.experiment.training
         with seeded(self.experiment.seed, "model"):
-            model = self.experiment.model.build(self.shape, len(self.classes))
-        return prepare(model, self.experiment.training, self.device)
+            network = model.build(self.shape, len(self.classes))
+            if not training.is_partial:
+                return prepare(network, training, self.device)
+            model.load_initial_weights(network)
+            trained = training.adapter.adapt(network, training.trainable)
+        network = prepare(network, training, self.device)
+        freeze(network, trained)
+        return network
 
     def inputs(self, images: Images) -> tuple[Tensor, Tensor]:
         """Return the images as the network takes them, and their labels."""

@@ -20,6 +20,7 @@ from feddecorr.core.states import State
 from feddecorr.errors import UserError
 from feddecorr.methods.method import Method
 from feddecorr.models.model import Shape
+from feddecorr.models.partial import ADAPTERS, Adapter
 from feddecorr.training import placement
 from feddecorr.training.batched.stacked import Stacked, functional, linear_chain
 
@@ -263,8 +264,11 @@ def _who_looks(experiment: Experiment, evaluation: Evaluation, *, auto: bool) ->
         return "clients that train one by one have no mean of their own; say training.clients_per_batch=auto"
     if experiment.method.needs_each():
         return f"{type(experiment.method).__name__} needs more of its clients than the mean of their weights"
-    if experiment.transforms:
-        return f"transforms={','.join(experiment.transforms)} is for the update of each client"
+    words = f"transforms={','.join(experiment.transforms)}" if experiment.transforms else ""
+    if type(experiment.training.adapter) is not Adapter:
+        words = f"training.adapter={ADAPTERS.name(experiment.training.adapter)}"
+    if words:
+        return f"{words} is for the update of each client"
     if experiment.batchnorm == "local":
         return "with batchnorm=local each client keeps statistics of its own"
     if evaluation.clients or evaluation.updates or evaluation.epochs:
@@ -273,6 +277,8 @@ def _who_looks(experiment: Experiment, evaluation: Evaluation, *, auto: bool) ->
 
 
 def _too_large(experiment: Experiment, model: nn.Module, shape: Shape) -> str:
+    if experiment.training.is_partial:
+        return "a network that is frozen in part is large for what is trained of it"
     weights = sum(parameter.numel() for parameter in model.parameters())
     if weights > THIN and not linear_chain(model):
         return f"a network of {weights} weights is not thin"

@@ -121,7 +121,11 @@ def linear_chain(model: nn.Module) -> Chain:
     first, *others = _layers(model)
     if type(first[1]) is not nn.Flatten or (first[1].start_dim, first[1].end_dim) != (1, -1):
         return []
-    plain = all(type(layer) in (nn.Linear, *ELEMENTWISE) for _, layer in others)
+    plain = all(type(layer) in (nn.Linear, *ELEMENTWISE) for _, layer in others) and not any(
+        isinstance(value, Tensor)
+        for _, layer in others
+        for value in vars(layer).values()  # frozen weights
+    )
     return others if plain and any(layer is find_classifier(model) for _, layer in others) else []
 
 
