@@ -18,9 +18,6 @@ from reference import write_reference
 from sphinx.cmd.build import build_main
 
 ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT))
-from benchmarks.quotes.places import fill  # noqa: E402 - what pages quote of the benchmarks' records
-
 HERE = Path(__file__).parent
 FILES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "CITATION.cff", "LICENSE")
 FOLDERS = ("docs", "examples", "results")
@@ -38,8 +35,6 @@ def match_layout(folder: Path) -> None:
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("site", "__pycache__"))
     for file in (*(ROOT / name for name in FILES), *(HERE / "contents").iterdir()):
         shutil.copy2(file, folder)
-    for page in folder.rglob("*.md"):
-        page.write_text(fill(page.read_text()))
     write_reference(folder / "reference")
 
 

@@ -17,7 +17,7 @@ from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import resume, run
 from feddecorr.training.task import Task
 
-WORDS = ["participation=0.75", "regularizers=feddecorr", "batchnorm=local"]
+WORDS = ["participation=0.75", "regularizers=feddecorr", "batchnorm=local", "training.epochs=1"]
 
 
 @pytest.fixture(scope="module")

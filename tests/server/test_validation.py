@@ -97,7 +97,7 @@ WRONG: dict[str, tuple[Spoil, str]] = {
     "a cause with half a character": (lambda u: Failure(u.round, u.client, "\ud800 and \x1b[2J" + "a" * 10**6), "and"),
 }  # fmt: skip
 
-WORDS = ["rounds=2", "evaluation.epochs=true", "missing=continue"]
+WORDS = ["rounds=2", "training.batch=64", "evaluation.epochs=true", "missing=continue"]
 
 
 @pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor", "ignore:The PyTorch API of nested tensors")
@@ -130,7 +130,7 @@ def test_who_sends_what_cannot_be_is_missing_and_the_run_goes_on(name: str, tmp_
 @pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor", "ignore:The PyTorch API of nested tensors")
 @pytest.mark.parametrize("name", WRONG)
 def test_without_leave_to_go_on_the_run_ends_with_a_sentence(name: str, tmp_path: Path) -> None:
-    experiment, options = small()
+    experiment, options = small("training.batch=64")
     with pytest.raises(RunError, match="client 1 failed in round 1: ") as caught:
         list(
             run(

@@ -16,14 +16,14 @@ from feddecorr.errors import RunError, UserError
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import ensure, run
 
-SLOW = {"runs": 10, "resumed runs": 40}
+SLOW = {"runs": 6, "resumed runs": 20}
 
 
 @pytest.mark.parametrize("name", sorted(READERS))
 @pytest.mark.filterwarnings("ignore")
 def test_broken_input_is_refused_in_words(name: str) -> None:
     """No other exception, nothing executed, nothing outside of the folder, and quickly."""
-    (row,) = torture_all([name], SLOW.get(name, 150), seed=1).values()
+    (row,) = torture_all([name], SLOW.get(name, 60), seed=1).values()
     assert not failed(row), row
 
 
@@ -36,8 +36,8 @@ def start(module: str, *words: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.skipif(not sys.platform.startswith("linux") or shutil.which("cc") is None, reason="needs a C compiler")
 def test_a_run_that_is_killed_at_a_write_goes_on_to_the_same_bits() -> None:
-    """Every 23rd of the system calls that write; the long form takes them all."""
-    done = start("every_write", "--step", "23", "--methods", "scaffold")
+    """Every 47th of the system calls that write; the long form takes them all."""
+    done = start("every_write", "--step", "47", "--methods", "scaffold")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "all with the bits of the undisturbed run" in done.stdout
 
@@ -49,8 +49,8 @@ def test_a_limit_of_file_sizes_ends_a_run_with_what_helps() -> None:
 
 
 def test_no_message_of_a_client_ends_a_run() -> None:
-    """A few hundred of the ten thousand that the long form changes."""
-    done = start("messages", "--count", "120", "--seed", "1")
+    """Sixty on each road, of the ten thousand that the long form changes."""
+    done = start("messages", "--count", "60", "--seed", "1")
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -269,7 +269,7 @@ def test_a_round_is_what_the_method_makes_of_what_the_transform_leaves(
         Serial().open(whole.task, whole.shards, Memories(InnerPath(tmp_path) / "run")) as run_clients,
         Serial().open(alone.task, alone.shards, apart) as train,
     ):
-        for now in federate(server, federation, run_clients, rounds=range(1, 4)):
+        for now in federate(server, federation, run_clients, rounds=range(1, 3)):
             broadcast = experiment.method.broadcast(now.number, server)
             known = known_before(experiment, simulation, server, broadcast)
             sent = [of_update(each) for each in train(broadcast, now.clients) if isinstance(each, Update)]
