@@ -15,12 +15,11 @@ from feddecorr.sweeps.status import (
     ASSUMED_PEAK,
     POOL_PAYS,
     Busy,
-    Left,
     Pace,
     available_memory,
     is_memory_short,
-    makespan,
     peak_memory,
+    time_left,
 )
 
 CORES = 2
@@ -72,7 +71,8 @@ class World:
             self.busy.remove(busy)
             self.finished += 1
         if self.finished:
-            self.asked.append((self.now, Left(self.waiting, self.busy, []).seconds(self.pace, CORES, self.now)))
+            left = time_left(self.pace, waiting=self.waiting, busy=self.busy, held=[], cores=CORES, now=self.now)
+            self.asked.append((self.now, left))
 
 
 def world(*varied: list[str], seed: int) -> World:
@@ -102,7 +102,7 @@ def test_after_the_first_run_the_time_left_is_right_within_30_percent(study: str
 
 def test_before_any_round_nothing_is_claimed() -> None:
     found = world(PLAIN, seed=0)
-    assert Left(found.waiting, [], []).seconds(found.pace, CORES, 0.0) is None
+    assert time_left(found.pace, waiting=found.waiting, busy=[], held=[], cores=CORES, now=0.0) is None
 
 
 def test_a_kind_of_run_that_was_not_seen_yet_takes_as_long_as_all_others() -> None:
@@ -117,23 +117,12 @@ def test_a_kind_of_run_that_was_not_seen_yet_takes_as_long_as_all_others() -> No
     assert pace.seconds(plain) == pytest.approx(10.0)
 
 
-def test_cores_take_the_next_run_as_soon_as_they_are_free() -> None:
-    assert makespan([3.0, 5.0], [], 2) == 5.0
-    assert makespan([3.0, 5.0], [1.0, 1.0], 2) == 5.0
-    assert makespan([], [4.0, 4.0, 4.0], 2) == 8.0
-    assert makespan([], [], 2) == 0.0
-
-
-def test_the_last_long_runs_are_spread_over_idle_cores() -> None:
-    assert makespan([0.0, 1000.0], [], 2) == pytest.approx(500.0, abs=10.0)
-
-
 def test_runs_that_others_do_leave_more_cores_for_those_that_wait() -> None:
     """Another process that does a run will take a part of those that wait."""
     found = world(*[PLAIN] * 4, seed=0)
     held, *waiting = found.waiting
     found.pace.learn(held, 2.0)
-    assert Left(waiting, [], [held]).seconds(found.pace, 1, 0.0) == pytest.approx(40.0)
+    assert time_left(found.pace, waiting=waiting, busy=[], held=[held], cores=1, now=0.0) == pytest.approx(40.0)
 
 
 GIGABYTE = 1 << 30

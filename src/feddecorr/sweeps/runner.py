@@ -9,21 +9,145 @@ engine than `serial` have that engine, on as many cores as it takes.
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
 import os
+import signal
 import time
+import traceback
 from collections.abc import Sequence
-from multiprocessing.connection import wait
+from contextlib import closing
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
+from feddecorr.config.experiment import Experiment
+from feddecorr.core.trust import own_modules_found
 from feddecorr.engines.engine import Serial
 from feddecorr.engines.pool import Pool
-from feddecorr.errors import UserError
+from feddecorr.engines.processes import context, keep_freed_memory
+from feddecorr.errors import RunError, UserError
 from feddecorr.results.study import Arm
 from feddecorr.runs.directory import RunDirectory
+from feddecorr.runs.pipeline import ensure
+from feddecorr.settings.options import RunOptions
 from feddecorr.sweeps.jobs import Job, plan
-from feddecorr.sweeps.status import POOL_PAYS, Busy, FailedRun, Left, Pace, Status, Tell, is_memory_short
-from feddecorr.sweeps.worker import Ended, Failed, Passed, RunWorker
+from feddecorr.sweeps.status import (
+    POOL_PAYS,
+    Busy,
+    FailedRun,
+    Pace,
+    Status,
+    Tell,
+    is_memory_short,
+    peak_memory,
+    time_left,
+)
+
+ATTEMPTS = 3
+"""How often to try a run that is refused although nobody holds it: another process may just have looked at it."""
+
+
+@dataclass(frozen=True)
+class Passed:
+    """A round is done; the process has used so many bytes at most."""
+
+    round: int
+    memory: int
+
+
+@dataclass(frozen=True)
+class Ended:
+    """The worker is free again: the run is complete, or paused, or held by another process."""
+
+    held: bool = False
+
+
+@dataclass(frozen=True)
+class Failed:
+    """The run cannot continue."""
+
+    reason: str
+    trace: str | None
+
+
+class RunWorker:
+    """The runner's end of a process that does runs; the process ends with the runner's, even if that is killed."""
+
+    def __init__(self) -> None:
+        self.connection, theirs = context().Pipe()
+        self.process = context().Process(target=work, args=(theirs,))
+        with own_modules_found():
+            self.process.start()
+        theirs.close()
+        self.memory = 0
+
+    def start(self, experiment: Experiment, options: RunOptions, path: Path) -> None:
+        """Let it do a run, or what is missing of it."""
+        self.connection.send((experiment, options, path))
+
+    def pause(self) -> None:
+        """Let it stop after the current round."""
+        self.connection.send(None)
+
+    def receive(self) -> Passed | Ended | Failed:
+        """Return the next answer; EOFError or OSError if the process is gone."""
+        answer: Passed | Ended | Failed = self.connection.recv()
+        if isinstance(answer, Passed):
+            self.memory = answer.memory
+        return answer
+
+    def end(self) -> None:
+        """End the process, whatever it is doing: a run can be resumed from any moment."""
+        self.connection.close()
+        self.process.kill()
+        self.process.join()
+
+
+def work(connection: Connection) -> None:
+    """Do the runs that come; answer each with a `Passed` for every round, and then `Ended` or `Failed`."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process handles interrupts
+    Thread(target=_end_with_parent, daemon=True).start()
+    keep_freed_memory()
+    while True:
+        try:
+            order = connection.recv()
+            if order is not None:  # a pause that came too late
+                connection.send(_do_run(connection, *order))
+        except (EOFError, OSError):
+            return
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(0)
+
+
+def _do_run(connection: Connection, experiment: Experiment, options: RunOptions, path: Path) -> Ended | Failed:
+    """Do the run; whatever goes wrong with it is an answer, and the process goes on."""
+    refusal = ""
+    for _ in range(ATTEMPTS):
+        try:
+            with closing(ensure(experiment, options, path)) as records:
+                for record in records:
+                    connection.send(Passed(record.round, peak_memory()))
+                    if connection.poll():
+                        return Ended()
+            return Ended()
+        except UserError as error:
+            if RunDirectory(path).is_held():
+                return Ended(held=True)
+            refusal = str(error)
+            time.sleep(0.1)
+        except RunError as error:
+            return Failed(str(error), str(error.__cause__) if error.__cause__ else None)
+        except Exception as error:  # whatever a user's own class raises is reported, not swallowed
+            return Failed(f"{type(error).__name__}: {error}", traceback.format_exc())
+    return Failed(refusal, None)
+
 
 TICK = 0.5
 """Seconds between two reports of the status."""
@@ -207,14 +331,15 @@ class Runner:
         self._tell(self._status())
 
     def _status(self) -> Status:
-        left = Left(self._waiting, list(self._busy.values()), self._held)
-        unfinished = len(self._waiting) + len(self._busy) + len(self._held)
+        waiting, busy, held = self._waiting, list(self._busy.values()), self._held
+        unfinished = len(waiting) + len(busy) + len(held)
+        now = time.monotonic()
         return Status(
             total=self.total,
             done=self.total - unfinished - len(self.failures),
             failed=len(self.failures),
-            running=[busy.running for busy in self._busy.values()],
-            elsewhere=len(self._held),
-            left=left.seconds(self._pace, self.cores, time.monotonic()),
+            running=[each.running for each in busy],
+            elsewhere=len(held),
+            left=time_left(self._pace, waiting=waiting, busy=busy, held=held, cores=self.cores, now=now),
             short_of_memory=self._short_of_memory,
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 import re
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -106,38 +105,20 @@ def _passes_per_round(job: Job) -> float:
     return job.experiment.rate * (training.epochs if training.steps is None else 1)
 
 
-@dataclass(frozen=True)
-class Left:
-    """The runs that are not done yet; those that are `held` are done by other processes."""
+def time_left(
+    pace: Pace, *, waiting: Sequence[Job], busy: Sequence[Busy], held: Sequence[Job], cores: int, now: float
+) -> float | None:
+    """Return the seconds to the end, None before any round is known; `held` are runs that other processes do.
 
-    waiting: Sequence[Job]
-    busy: Sequence[Busy]
-    held: Sequence[Job]
-
-    def seconds(self, pace: Pace, cores: int, now: float) -> float | None:
-        """Return the time to the end, None before any round is known.
-
-        Other processes go on with the runs that they hold, and then take some of those that wait.
-        """
-        if not pace.known and (self.waiting or self.busy or self.held):
-            return None
-        ends = [max(0.0, pace.seconds(each.job) / each.processes - (now - each.since)) for each in self.busy]
-        ends += map(pace.seconds, self.held)
-        free = cores - sum(each.cores for each in self.busy)
-        return makespan(ends, list(map(pace.seconds, self.waiting)), max(1, free + len(ends)))
-
-
-def makespan(running: Sequence[float], waiting: Sequence[float], cores: int) -> float:
-    """Return when the last run ends, if each core takes the next one that waits as soon as it is free.
-
-    That is never much later than the mean over the cores, since the last long runs are spread over idle cores.
+    Those go on with the runs that they hold, and then take some of those that wait. It is the mean over the cores:
+    none of them ends much later, since the last long runs are spread over idle ones.
     """
-    ends = [*running, *[0.0] * (cores - len(running))]
-    mean = (sum(ends) + sum(waiting)) / len(ends)
-    heapq.heapify(ends)
-    for seconds in waiting:
-        heapq.heapreplace(ends, ends[0] + seconds)
-    return min(max(ends), mean + POOL_PAYS)
+    if not pace.known and (waiting or busy or held):
+        return None
+    rests = [max(0.0, pace.seconds(each.job) / each.processes - (now - each.since)) for each in busy]
+    rests += map(pace.seconds, held)
+    free = cores - sum(each.cores for each in busy)
+    return (sum(rests) + sum(map(pace.seconds, waiting))) / max(1, free + len(rests))
 
 
 MEMINFO, CGROUP, STATUS = Path("/proc/meminfo"), Path("/sys/fs/cgroup"), Path("/proc/self/status")

@@ -10,8 +10,7 @@ from numpy.random import RandomState
 
 from feddecorr.errors import RunError, UserError
 from feddecorr.loss.decorrelation import Normalization, feddecorr
-from feddecorr.paper.theory.integration import decorrelation_term, flow, integrate, partial_progress
-from feddecorr.paper.theory.network import gradients, loss
+from feddecorr.paper.theory.network import decorrelation_term, flow, gradients, integrate, loss, partial_progress
 
 
 def test_a_flow_and_its_return_end_where_they_began() -> None:

@@ -5,9 +5,17 @@ import pytest
 from linear_networks import aligned_network, balanced_layers
 from numpy.random import RandomState
 
-from feddecorr.paper.theory.matching import Triplets, alignment, alignment_score, decompose, follow, partners, spectrum
 from feddecorr.paper.theory.network import product
-from feddecorr.paper.theory.prediction import growth_by_lemma1
+from feddecorr.paper.theory.singular_values import (
+    Triplets,
+    alignment,
+    alignment_score,
+    decompose,
+    follow,
+    growth_by_lemma1,
+    partners,
+    spectrum,
+)
 from feddecorr.paper.theory.start import random_frame
 
 

@@ -3,11 +3,9 @@ import pytest
 from linear_networks import aligned_network, random_data, random_network
 from numpy.random import RandomState
 
-from feddecorr.paper.theory.integration import flow
-from feddecorr.paper.theory.matching import decompose
 from feddecorr.paper.theory.measurement import Measured, growth_by_differences, measure, relative_error, total_error
-from feddecorr.paper.theory.network import Array, Weights, one_hot, product, product_gradient
-from feddecorr.paper.theory.prediction import growth_by_lemma1, velocity_by_layers
+from feddecorr.paper.theory.network import Array, Weights, flow, one_hot, product, product_gradient
+from feddecorr.paper.theory.singular_values import decompose, growth_by_lemma1, velocity_by_layers
 from feddecorr.paper.theory.start import balanced_start, class_sizes, draw_data, draw_start, random_frame
 from feddecorr.paper.theory_settings import Network
 

@@ -3,14 +3,16 @@ import pytest
 from linear_networks import aligned_network, balanced_layers, random_data, random_network
 from numpy.random import RandomState
 
-from feddecorr.paper.theory.matching import Triplets, decompose, spectrum
 from feddecorr.paper.theory.network import Array, class_gradient_matrix, product, product_gradient
-from feddecorr.paper.theory.prediction import (
+from feddecorr.paper.theory.singular_values import (
     Frames,
+    Triplets,
+    decompose,
     frames,
     growth_by_lemma1,
     growth_by_lemma2,
     predicted_growth,
+    spectrum,
     velocity_by_layers,
 )
 from feddecorr.paper.theory.start import ROUNDING

@@ -9,9 +9,9 @@ from numpy.random import RandomState
 from pydantic import ValidationError
 
 from feddecorr.errors import UserError
-from feddecorr.paper.theory.matching import alignment, alignment_score, spectrum
 from feddecorr.paper.theory.measurement import imbalance_of_layers
 from feddecorr.paper.theory.network import Array, product
+from feddecorr.paper.theory.singular_values import alignment, alignment_score, spectrum
 from feddecorr.paper.theory.start import (
     aligned_classifier,
     balanced_start,

@@ -19,7 +19,7 @@ from feddecorr.paper.theory_settings import Alignment, ClassSweep, Decorrelate, 
 if TYPE_CHECKING:
     import click
 
-    from feddecorr.paper.theory.integration import ProgressCallback
+    from feddecorr.paper.theory.network import ProgressCallback
     from feddecorr.report.picture import StudyContent
 
 SETTINGS: dict[str, type[Config]] = {

@@ -10,7 +10,7 @@ from feddecorr.core.trust import import_named
 from feddecorr.errors import UserError, nearest
 from feddecorr.paper.studies import accuracy, beyond, collapse, rivals
 from feddecorr.paper.theory import studies as theory
-from feddecorr.paper.theory.integration import no_progress
+from feddecorr.paper.theory.network import no_progress
 from feddecorr.paper.theory_settings import Alignment, ClassSweep, Decorrelate, Flow
 from feddecorr.report.figures import draw
 from feddecorr.results.study import Arm, Figure, Finding, Result, Study, Table

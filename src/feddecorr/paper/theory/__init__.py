@@ -5,11 +5,20 @@ Small pure functions of float64 arrays, in the paper's notation; docs/theory.md 
 
 from __future__ import annotations
 
-from feddecorr.paper.theory.integration import flow
-from feddecorr.paper.theory.matching import Triplets, alignment, alignment_score, decompose, follow, partners
 from feddecorr.paper.theory.measurement import Measured, measure
-from feddecorr.paper.theory.network import class_gradient_matrix, class_means_matrix, gradients, loss
-from feddecorr.paper.theory.prediction import frames, growth_by_lemma1, growth_by_lemma2, predicted_growth
+from feddecorr.paper.theory.network import class_gradient_matrix, class_means_matrix, flow, gradients, loss
+from feddecorr.paper.theory.singular_values import (
+    Triplets,
+    alignment,
+    alignment_score,
+    decompose,
+    follow,
+    frames,
+    growth_by_lemma1,
+    growth_by_lemma2,
+    partners,
+    predicted_growth,
+)
 from feddecorr.paper.theory.start import aligned_classifier, balanced_start, random_frame
 
 __all__ = [

@@ -8,23 +8,27 @@ from itertools import pairwise
 
 import numpy as np
 
-from feddecorr.paper.theory.integration import flow
-from feddecorr.paper.theory.matching import Triplets, decompose, follow, partners, spectrum
 from feddecorr.paper.theory.network import (
     Array,
     Weights,
     class_gradient_matrix,
     class_means_matrix,
+    flow,
     gradients,
     loss,
     product,
     product_gradient,
 )
-from feddecorr.paper.theory.prediction import (
+from feddecorr.paper.theory.singular_values import (
     Frames,
+    Triplets,
+    decompose,
+    follow,
     growth_by_lemma1,
     growth_by_lemma2,
+    partners,
     predicted_growth,
+    spectrum,
     velocity_by_layers,
 )
 

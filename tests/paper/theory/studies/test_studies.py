@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from feddecorr.core.registry import Config
-from feddecorr.paper.theory.integration import no_progress
+from feddecorr.paper.theory.network import no_progress
 from feddecorr.paper.theory.studies import STUDIES
 from feddecorr.paper.theory_settings import Alignment, ClassSweep, Decorrelate, Flow
 from feddecorr.report.page import write_study

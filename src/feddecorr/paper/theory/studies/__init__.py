@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from feddecorr.core.registry import Config
-from feddecorr.paper.theory.integration import ProgressCallback
+from feddecorr.paper.theory.network import ProgressCallback
 from feddecorr.paper.theory.studies.alignment import study_alignment
 from feddecorr.paper.theory.studies.class_sweep import study_sweep
 from feddecorr.paper.theory.studies.decorrelate import study_decorrelate

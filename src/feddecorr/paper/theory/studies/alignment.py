@@ -11,10 +11,18 @@ from numpy.typing import NDArray
 from feddecorr.config.experiment import Experiment
 from feddecorr.core.randomness import frozen_stream
 from feddecorr.data import Images
-from feddecorr.paper.theory.integration import ProgressCallback, no_progress
-from feddecorr.paper.theory.matching import alignment, alignment_score
 from feddecorr.paper.theory.measurement import imbalance_of_layers
-from feddecorr.paper.theory.network import Array, Weights, gradients, loss, one_hot, product
+from feddecorr.paper.theory.network import (
+    Array,
+    ProgressCallback,
+    Weights,
+    gradients,
+    loss,
+    no_progress,
+    one_hot,
+    product,
+)
+from feddecorr.paper.theory.singular_values import alignment, alignment_score
 from feddecorr.paper.theory.start import random_weights
 from feddecorr.paper.theory_settings import Alignment
 from feddecorr.report.picture import Panel, Picture, StudyContent

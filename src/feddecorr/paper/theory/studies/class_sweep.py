@@ -8,9 +8,18 @@ import numpy as np
 import torch
 
 from feddecorr.collapse.spectrum import effective_rank
-from feddecorr.paper.theory.integration import ProgressCallback, integrate, no_progress, partial_progress
-from feddecorr.paper.theory.matching import spectrum
-from feddecorr.paper.theory.network import Array, class_gradient_matrix, loss, product, representation_covariance
+from feddecorr.paper.theory.network import (
+    Array,
+    ProgressCallback,
+    class_gradient_matrix,
+    integrate,
+    loss,
+    no_progress,
+    partial_progress,
+    product,
+    representation_covariance,
+)
+from feddecorr.paper.theory.singular_values import spectrum
 from feddecorr.paper.theory.start import class_sizes, draw_data, draw_start
 from feddecorr.paper.theory.studies.flow import GREW
 from feddecorr.paper.theory_settings import ClassSweep

@@ -8,25 +8,29 @@ import numpy as np
 import torch
 
 from feddecorr.collapse.spectrum import effective_rank
-from feddecorr.paper.theory.integration import (
-    ProgressCallback,
-    decorrelation_term,
-    integrate,
-    no_progress,
-    partial_progress,
-)
-from feddecorr.paper.theory.matching import decompose, follow, spectrum
 from feddecorr.paper.theory.measurement import relative_error
 from feddecorr.paper.theory.network import (
     Array,
     FlowTerm,
+    ProgressCallback,
     Weights,
+    decorrelation_term,
+    integrate,
     loss,
+    no_progress,
+    partial_progress,
     product,
     product_gradient,
     representation_covariance,
 )
-from feddecorr.paper.theory.prediction import growth_by_lemma1, growth_by_lemma2, velocity_by_layers
+from feddecorr.paper.theory.singular_values import (
+    decompose,
+    follow,
+    growth_by_lemma1,
+    growth_by_lemma2,
+    spectrum,
+    velocity_by_layers,
+)
 from feddecorr.paper.theory.start import class_sizes, draw_data, draw_start
 from feddecorr.paper.theory.studies.class_sweep import REFERENCE_PER_CLASS
 from feddecorr.paper.theory.studies.flow import AT_REST, TIME

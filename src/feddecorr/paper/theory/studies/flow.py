@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from feddecorr.paper.theory.integration import ProgressCallback, integrate, no_progress, partial_progress
 from feddecorr.paper.theory.measurement import Measured, measure, relative_error, total_error
-from feddecorr.paper.theory.network import Array
+from feddecorr.paper.theory.network import Array, ProgressCallback, integrate, no_progress, partial_progress
 from feddecorr.paper.theory.start import class_sizes, draw_data, draw_start
 from feddecorr.paper.theory_settings import Flow, Network
 from feddecorr.report.picture import Panel, Picture, Series, StudyContent, fan, shades
