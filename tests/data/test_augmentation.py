@@ -11,9 +11,7 @@ from feddecorr.data.augmentation import (
     VALUE_OPERATIONS,
     WARPS,
     augment,
-    autoaugment,
-    crop,
-    flip,
+    augment_batches,
     operate,
 )
 from feddecorr.errors import UserError
@@ -33,7 +31,7 @@ def test_a_crop_is_a_window_of_the_image_with_a_black_border() -> None:
     pixels = noise(1, 16, 24, 3).expand(3000, -1, -1, -1).contiguous()
     padded = np.pad(pixels[0].numpy(), ((2, 2), (3, 3), (0, 0)))
     windows = {padded[top : top + 16, left : left + 24].tobytes(): 0 for top in range(5) for left in range(7)}
-    for image in crop(pixels, chance()):
+    for image in augment(pixels, ["crop"], chance()):
         windows[image.numpy().tobytes()] += 1
     counts = np.array(list(windows.values()))
     expected = 3000 / 35
@@ -44,7 +42,7 @@ def test_a_crop_is_a_window_of_the_image_with_a_black_border() -> None:
 def test_a_flip_mirrors_about_half_of_the_images_and_leaves_the_others() -> None:
     pixels = noise(1000, 4, 6, 1)
     mirrored = 0
-    for before, after in zip(pixels, flip(pixels, chance()), strict=True):
+    for before, after in zip(pixels, augment(pixels, ["flip"], chance()), strict=True):
         if torch.equal(after, before.flip(1)):
             mirrored += 1
         else:
@@ -56,7 +54,7 @@ def test_a_flip_mirrors_about_half_of_the_images_and_leaves_the_others() -> None
 def test_autoaugment_is_its_policy_image_by_image(shape: tuple[int, ...]) -> None:
     """The same draws, applied to one image after another, give the same batch."""
     pixels = noise(*shape)
-    batch = autoaugment(pixels, chance(3))
+    batch = augment(pixels, ["autoaugment"], chance(3))
     draws = chance(3)
     choices = torch.randint(25, (len(pixels),), generator=draws)
     chances = torch.rand(2, len(pixels), generator=draws)
@@ -96,9 +94,16 @@ def test_the_generator_alone_decides(name: str) -> None:
     assert not torch.equal(first, other)
 
 
+def test_several_batches_at_once_are_what_they_are_one_by_one() -> None:
+    names, sizes, pixels = ["crop", "flip", "autoaugment"], [12, 12, 5], noise(29, 16, 16, 3)
+    stream = chance(4)
+    alone = [augment(batch, names, stream) for batch in pixels.split(sizes)]
+    assert torch.equal(augment_batches(pixels, sizes, names, chance(4)), torch.cat(alone))
+
+
 def test_autoaugment_refuses_channels_that_are_no_colours() -> None:
     with pytest.raises(UserError, match="4 channels"):
-        autoaugment(noise(2, 8, 8, 4), chance())
+        augment(noise(2, 8, 8, 4), ["autoaugment"], chance())
 
 
 def test_a_run_with_augmentation_can_be_repeated_and_differs_from_one_without() -> None:

@@ -7,7 +7,7 @@ from feddecorr.collapse.representation import capture_representations
 from feddecorr.core.messages import Broadcast
 from feddecorr.core.randomness import threads
 from feddecorr.objective.reference_models import Reference, RoundReference
-from feddecorr.objective.terms import ClientContext, Pass
+from feddecorr.objective.terms import ClientContext, Pass, Places
 
 
 @threads(1)
@@ -159,7 +159,7 @@ class Counting(nn.Module):
 
 def a_pass(x: torch.Tensor, places: torch.Tensor | None) -> Pass:
     chosen = x if places is None else x[places]
-    return Pass(chosen, chosen, chosen, chosen, {}, places=places)
+    return Pass(chosen, chosen, chosen, chosen, {}, places=None if places is None else Places(places, places))
 
 
 def reference_of_round(*layers: nn.Module) -> tuple[RoundReference, Counting, torch.Tensor]:

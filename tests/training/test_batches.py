@@ -29,8 +29,8 @@ def test_images_that_come_as_they_are_come_with_their_places() -> None:
     shard = simulation.shards[0]
     for x, y, places in Visits(simulation.task, 1, shard).batches():
         assert places is not None
-        assert torch.equal(x, simulation.task.normalize(shard.images.pixels[places]))
-        assert torch.equal(y, shard.images.labels[places])
+        assert torch.equal(x, simulation.task.normalize(shard.images.pixels[places.host]))
+        assert torch.equal(y, shard.images.labels[places.host])
     changed = simulate("data.augment=flip")
     assert all(places is None for _, _, places in Visits(changed.task, 1, changed.shards[0]).batches())
 

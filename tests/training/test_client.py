@@ -172,5 +172,5 @@ def test_a_pass_says_which_images_come_as_they_are(augment: str) -> None:
             assert forward.places is None
             continue
         assert forward.places is not None
-        assert torch.equal(forward.x, simulation.dataset.normalize(images.pixels[forward.places]))
-        assert torch.equal(forward.y, images.labels[forward.places])
+        assert torch.equal(forward.x, simulation.dataset.normalize(images.pixels[forward.places.host]))
+        assert torch.equal(forward.y, images.labels[forward.places.host])

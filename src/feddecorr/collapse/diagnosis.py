@@ -374,7 +374,7 @@ def layer_ranks(model: nn.Module, batches: Iterable[tuple[Tensor, Tensor]]) -> d
             model(x)
             for name, each in seen.items():
                 if hasattr(each, "z"):
-                    found = Moments.of(each.z)
+                    found = Moments.of(each.z.cpu())
                     moments[name] = moments[name] + found if name in moments else found
     return {
         name: spectrum.effective_rank(spectrum.singular_values(found.covariance)) for name, found in moments.items()

@@ -181,7 +181,7 @@ def weights(model: nn.Module) -> dict[str, Tensor]:
 
 def layer_values(weight: Tensor) -> Tensor:
     """Return the singular values, largest first, of the matrix that maps all inputs of a position to its outputs."""
-    values: Tensor = torch.linalg.svdvals(weight.flatten(1).double())
+    values: Tensor = torch.linalg.svdvals(weight.flatten(1).cpu().double())
     return values
 
 
@@ -190,7 +190,7 @@ def classifier_weight(layer: nn.Module) -> Tensor | None:
     weight = getattr(layer, "weight", None)
     if not isinstance(weight, Tensor) or weight.ndim < 2:
         return None
-    rows = weight.detach().flatten(1).double()
+    rows = weight.detach().flatten(1).cpu().double()
     return rows if rows.shape[1] == weight.shape[1] else None  # a convolution over several positions is not a matrix
 
 

@@ -310,7 +310,7 @@ def chunks(batches: Iterable[Batch], size: int = CHUNK) -> Iterator[Batch]:
     """Cut the stream of batches anew, into batches of that size and a last one."""
     waiting: list[Batch] = []
     count = 0
-    for batch in batches:
+    for batch in map(on_host, batches):
         check(batch.z, batch.labels)
         start = 0
         while start < len(batch.z):
@@ -323,6 +323,11 @@ def chunks(batches: Iterable[Batch], size: int = CHUNK) -> Iterator[Batch]:
                 waiting, count = [], 0
     if waiting:
         yield _join(waiting)
+
+
+def on_host(batch: Batch) -> Batch:
+    """Return the batch in the host's memory: not every device has float64, and few are good at it."""
+    return _each(Tensor.cpu, batch)
 
 
 def _each(change: Callable[[Tensor], Tensor], batch: Batch) -> Batch:

@@ -12,6 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from feddecorr.core import devices
+
 
 def named_seed(seed: int, purpose: str, *places: int) -> int:
     """Return a 63-bit seed that depends on every part of the name and on nothing else."""
@@ -33,8 +35,8 @@ def frozen_stream(seed: int, purpose: str, *places: int) -> np.random.RandomStat
 class Stream:
     """PyTorch's global generator for one of several that take turns: each continues where it stopped.
 
-    To be used within `torch.random.fork_rng()`, which puts the generator back in the end. That of CUDA is seeded in
-    the first turn and is nobody's own.
+    To be used within `devices.forked_randomness()`, which puts the generator back in the end. That of an accelerator
+    is seeded in the first turn and is nobody's own.
     """
 
     def __init__(self, seed: int, purpose: str, *places: int) -> None:
@@ -46,8 +48,7 @@ class Stream:
             torch.default_generator.set_state(self._state)
             return
         torch.default_generator.manual_seed(self._seed)  # torch.manual_seed takes 0.7 ms to look for devices
-        if torch.cuda.is_available():
-            torch.cuda.manual_seed_all(self._seed)
+        devices.seed_all(self._seed)
 
     def __exit__(self, *_: object) -> None:
         self._state = torch.default_generator.get_state()
@@ -75,7 +76,7 @@ def seeded(seed: int, purpose: str, *places: int) -> Iterator[None]:
 
     For code that can't be given a generator: a module's initialisation, dropout.
     """
-    with torch.random.fork_rng(), Stream(seed, purpose, *places):
+    with devices.forked_randomness(), Stream(seed, purpose, *places):
         yield
 
 

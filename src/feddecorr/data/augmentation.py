@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from itertools import accumulate
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -69,54 +72,123 @@ and strength 0 leaves the image as it is, wherever strength matters.
 """
 
 
-def autoaugment(pixels: Tensor, generator: torch.Generator) -> Tensor:
-    """Draw one of the sub-policies for each image, and apply its two steps, each with its probability."""
-    count, height, width, channels = pixels.shape
+BatchShape = tuple[int, int, int, int]
+"""Images, height, width, channels."""
+
+Steps = tuple[dict[int, tuple[str, float]], dict[int, tuple[str, float]]]
+"""The operation and its amount by row, of the first step and of the second."""
+
+Drawn = Tensor | Steps
+"""What chance has chosen for a batch, on the host: where windows begin, rows to mirror, or AutoAugment's steps."""
+
+
+def _draw_policies(shape: BatchShape, generator: torch.Generator) -> Steps:
+    count, height, width, channels = shape
     if channels not in (1, 3):
         raise UserError(f"AutoAugment needs grey or RGB images, not {channels} channels: leave it out of data.augment")
     choices = torch.randint(len(POLICY), (count,), generator=generator).tolist()
     chances = torch.rand(2, count, generator=generator).tolist()
     signs = torch.randint(2, (2, count), generator=generator).tolist()
-    for step in (0, 1):
-        drawn = {}
+    steps: Steps = {}, {}
+    for step, drawn in enumerate(steps):
         for row, (choice, chance, sign) in enumerate(zip(choices, chances[step], signs[step], strict=True)):
             name, probability, level = POLICY[choice][step]
             if chance < probability:
                 drawn[row] = name, AMOUNTS[name]((level if sign else -level) / 9, height, width)
+    return steps
+
+
+def _apply_policies(pixels: Tensor, steps: Steps) -> Tensor:
+    for drawn in steps:
         pixels = operate(pixels, drawn)
     return pixels
 
 
-def crop(pixels: Tensor, generator: torch.Generator) -> Tensor:
-    """Pad with black by an eighth of the size (4 pixels for 32) and cut out a random window of the original size."""
+def _draw_windows(shape: BatchShape, generator: torch.Generator) -> Tensor:
+    images, height, width, _ = shape
+    return torch.cat(
+        [torch.randint(2 * (size // 8) + 1, (images, 1), generator=generator) for size in (height, width)], 1
+    )
+
+
+def _cut(pixels: Tensor, windows: Tensor) -> Tensor:
     images, height, width, channels = pixels.shape
-    top, left = height // 8, width // 8
+    top, left, device = height // 8, width // 8, pixels.device
     padded = pad(pixels, (0, 0, left, left, top, top))
-    rows = torch.randint(2 * top + 1, (images, 1), generator=generator) + torch.arange(height)
-    columns = torch.randint(2 * left + 1, (images, 1), generator=generator) + torch.arange(width)
-    rows += torch.arange(images).unsqueeze(1) * padded.shape[1]
+    first, second = windows.to(device).split(1, dim=1)
+    rows, columns = first + torch.arange(height, device=device), second + torch.arange(width, device=device)
+    rows += torch.arange(images, device=device).unsqueeze(1) * padded.shape[1]
     source = rows.unsqueeze(2) * padded.shape[2] + columns.unsqueeze(1)
     return padded.view(-1, channels).index_select(0, source.flatten()).view_as(pixels)
 
 
-def flip(pixels: Tensor, generator: torch.Generator) -> Tensor:
-    """Mirror each image from left to right with probability one half."""
-    chosen = torch.randint(2, (len(pixels),), generator=generator).nonzero().squeeze(1)
+def _draw_mirrored(shape: BatchShape, generator: torch.Generator) -> Tensor:
+    return torch.randint(2, shape[:1], generator=generator).nonzero().squeeze(1)
+
+
+def _mirror(pixels: Tensor, chosen: Tensor) -> Tensor:
+    chosen = chosen.to(pixels.device)
     return pixels.index_copy(0, chosen, pixels.index_select(0, chosen).flip(2))
 
 
-AUGMENTATIONS: dict[str, Callable[[Tensor, torch.Generator], Tensor]] = {
-    "crop": crop,
-    "flip": flip,
-    "autoaugment": autoaugment,
+class Augmenter(NamedTuple):
+    """What chance chooses, on the host, and what is done with it, wherever the images are."""
+
+    draw: Callable[[BatchShape, torch.Generator], Any]
+    apply: Callable[[Tensor, Any], Tensor]
+
+
+AUGMENTATIONS = {
+    "crop": Augmenter(_draw_windows, _cut),
+    "flip": Augmenter(_draw_mirrored, _mirror),
+    "autoaugment": Augmenter(_draw_policies, _apply_policies),
 }
+"""crop: padded with black by an eighth of the size (4 pixels for 32), a random window of the original size.
+
+flip: mirrored from left to right with probability one half.
+autoaugment: one of the sub-policies for each image, its two steps each with its probability.
+"""
 
 
 def augment(pixels: Tensor, names: Iterable[str], generator: torch.Generator) -> Tensor:
     """Apply the named augmentations, in their order, to (n, height, width, channels) pixels."""
-    for name in names:
-        pixels = AUGMENTATIONS[name](pixels, generator)
+    return apply(pixels, names, draw(pixels.shape, names, generator))
+
+
+def draw(shape: Sequence[int], names: Iterable[str], generator: torch.Generator) -> list[Drawn]:
+    """Return what chance chooses for a batch of that shape."""
+    images, height, width, channels = shape
+    return [AUGMENTATIONS[name].draw((images, height, width, channels), generator) for name in names]
+
+
+def apply(pixels: Tensor, names: Iterable[str], drawn: Iterable[Drawn]) -> Tensor:
+    """Change the images as it was drawn."""
+    for name, each in zip(names, drawn, strict=True):
+        pixels = AUGMENTATIONS[name].apply(pixels, each)
     return pixels
+
+
+def augment_batches(pixels: Tensor, sizes: Sequence[int], names: Iterable[str], generator: torch.Generator) -> Tensor:
+    """Apply them to several batches in one go, with what is drawn for one after the other."""
+    names = list(names)
+    drawn = [draw((size, *pixels.shape[1:]), names, generator) for size in sizes]
+    starts = [0, *accumulate(sizes[:-1])]
+    return apply(
+        pixels, names, [_join(name, starts, each) for name, each in zip(names, zip(*drawn, strict=True), strict=True)]
+    )
+
+
+def _join(name: str, starts: Sequence[int], drawn: Sequence[Any]) -> Drawn:
+    """Return what is drawn for several batches as if they were one."""
+    if name == "crop":
+        return torch.cat(list(drawn))
+    if name == "flip":
+        return torch.cat([start + rows for start, rows in zip(starts, drawn, strict=True)])
+    first, second = (
+        {start + row: done for start, steps in zip(starts, drawn, strict=True) for row, done in steps[step].items()}
+        for step in (0, 1)
+    )
+    return first, second
 
 
 def operate(pixels: Tensor, steps: Mapping[int, tuple[str, float]]) -> Tensor:
@@ -127,13 +199,15 @@ def operate(pixels: Tensor, steps: Mapping[int, tuple[str, float]]) -> Tensor:
     for row, (name, _) in steps.items():
         groups["warp" if name in WARPS else name].append(row)
     for group, rows in groups.items():
-        index = torch.tensor(rows)
+        index = torch.tensor(rows).to(pixels.device)
         chosen = pixels.index_select(0, index)
         drawn = [steps[row] for row in rows]
         if group == "warp":
             changed = _warp(chosen, [WARPS[name](amount, height, width) for name, amount in drawn])
         else:
-            changed = VALUE_OPERATIONS[group](chosen, torch.tensor([float(amount) for _, amount in drawn]))
+            changed = VALUE_OPERATIONS[group](
+                chosen, torch.tensor([float(amount) for _, amount in drawn]).to(pixels.device)
+            )
         pixels.index_copy_(0, index, changed)
     return pixels
 
@@ -171,13 +245,14 @@ def _warp(pixels: Tensor, matrices: list[Matrix]) -> Tensor:
         [math.floor(65536 * entry + 0.5) for entry in (a, b, c + (a + b) / 2, d, e, f + (d + e) / 2)]
         for a, b, c, d, e, f in matrices
     ]
-    a, b, c, d, e, f = torch.tensor(fixed, dtype=torch.int32).view(-1, 6, 1, 1).unbind(1)
-    x, y = torch.arange(width, dtype=torch.int32), torch.arange(height, dtype=torch.int32).unsqueeze(1)
+    a, b, c, d, e, f = torch.tensor(fixed, dtype=torch.int32).to(pixels.device).view(-1, 6, 1, 1).unbind(1)
+    count = partial(torch.arange, dtype=torch.int32, device=pixels.device)
+    x, y = count(width), count(height).unsqueeze(1)
     # Whatever lies outside is read from a border of one pixel.
     column = (a * x + c + b * y).bitwise_right_shift_(16).clamp_(-1, width)
     row = (d * x + f + e * y).bitwise_right_shift_(16).clamp_(-1, height)
     bordered = pad(pixels, (0, 0, 1, 1, 1, 1), value=FILL)
-    first = torch.arange(images, dtype=torch.int32).view(-1, 1, 1) * (height + 2) + 1
+    first = count(images).view(-1, 1, 1) * (height + 2) + 1
     source = row.add_(first).mul_(width + 2).add_(column).add_(1)
     return bordered.view(-1, channels).index_select(0, source.flatten()).view_as(pixels)
 
@@ -197,7 +272,7 @@ def _autocontrast(pixels: Tensor, _: Tensor) -> Tensor:
     """Stretch each channel from 0 to 255."""
     low, high = pixels.flatten(1, 2).double().aminmax(dim=1)
     scale = torch.full_like(low, 255) / (high - low)  # 255 as a number would be multiplied by a rounded reciprocal
-    values = torch.arange(256, dtype=torch.float64)
+    values = torch.arange(256, dtype=torch.float64, device=pixels.device)
     tables = values * scale.unsqueeze(-1) + (-low * scale).unsqueeze(-1)
     tables = torch.where((high > low).unsqueeze(-1), tables, values)  # a channel of one value stays as it is
     return _look_up(tables.clamp_(0, 255).to(torch.uint8), _places(pixels))
@@ -212,7 +287,7 @@ def _equalize(pixels: Tensor, _: Tensor) -> Tensor:
     largest = pixels.flatten(1, 2).amax(1).long().unsqueeze(-1)
     step = (until[..., -1:] - counts.gather(-1, largest)) // 255
     tables = (step // 2 + until - counts).div_(step.clamp(min=1), rounding_mode="floor").clamp_(max=255)
-    return _look_up(torch.where(step > 0, tables, torch.arange(256)).to(torch.uint8), places)
+    return _look_up(torch.where(step > 0, tables, torch.arange(256, device=pixels.device)).to(torch.uint8), places)
 
 
 def _contrast(pixels: Tensor, amounts: Tensor) -> Tensor:
@@ -234,7 +309,7 @@ def _sharpness(pixels: Tensor, amounts: Tensor) -> Tensor:
 def _places(pixels: Tensor) -> Tensor:
     """Return for each value its place in tables of shape (n, channels, 256) that lie in a row."""
     images, *_, channels = pixels.shape
-    first = torch.arange(images * channels, dtype=torch.int32) * 256
+    first = torch.arange(images * channels, dtype=torch.int32, device=pixels.device) * 256
     return pixels + first.view(images, 1, 1, channels)
 
 
@@ -264,7 +339,7 @@ VALUE_OPERATIONS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "posterize": _posterize,
     "contrast": _contrast,
     "color": lambda pixels, amounts: _blend(_grey(pixels), pixels, amounts),
-    "brightness": lambda pixels, amounts: _blend(torch.zeros((), dtype=torch.int32), pixels, amounts),
+    "brightness": lambda pixels, amounts: _blend(pixels.new_zeros((), dtype=torch.int32), pixels, amounts),
     "sharpness": _sharpness,
 }
 """Operations on the values of pixels: they take images and their amounts, of shape (n,), which some ignore.

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, PositiveInt, field_validator
 from torch import Tensor
 
+from feddecorr.core import devices
 from feddecorr.core.checks import shown
 from feddecorr.core.limits import check_class_names
 from feddecorr.core.randomness import frozen_stream
@@ -42,6 +43,24 @@ class Images:
     def split(self, size: int) -> list[Images]:
         """Cut into parts of that size; the last may be smaller."""
         return list(map(Images, self.pixels.split(size), self.labels.split(size)))
+
+    @property
+    def nbytes(self) -> int:
+        """How much memory they take."""
+        return self.pixels.nbytes + self.labels.nbytes
+
+    def take(self, places: Tensor) -> Images:
+        """Return copies of those at these places."""
+        return Images(self.pixels.index_select(0, places), self.labels.index_select(0, places))
+
+    def to(self, device: str) -> Images:
+        """Return them on a device, pixels as bytes; themselves where they are there."""
+        return Images(devices.move(self.pixels, device), devices.move(self.labels, device))
+
+    def near(self, device: str) -> Images:
+        """Return them on a device if they fit into half of the memory that is free there; else where they are."""
+        room = devices.free_memory(device)
+        return self if room is not None and self.nbytes > room / 2 else self.to(device)
 
     def share(self) -> None:
         """Move to shared memory, where worker processes see the images without a copy."""
@@ -116,19 +135,28 @@ class Standardize:
 
     def __call__(self, pixels: Tensor) -> Tensor:
         """Turn (n, h, w, c) pixels into (n, c, h, w) floats, channels-last in memory."""
-        factor, shift = self._whole_images
+        if pixels.device not in self._whole_images:
+            self._whole_images[pixels.device] = self._make_whole_images(pixels.device)
+        factor, shift = self._whole_images[pixels.device]
         floats = pixels.to(factor.dtype, copy=True)  # a separate pass: products of two types take twice as long
-        floats.mul_(factor.to(pixels.device)).add_(shift.to(pixels.device))
+        floats.mul_(factor).add_(shift)
         return floats.permute(0, 3, 1, 2)
 
     @cached_property
-    def _whole_images(self) -> tuple[Tensor, Tensor]:
-        """Factor and shift of every pixel of an image: several times faster to apply than three numbers."""
+    def _whole_images(self) -> dict[torch.device, tuple[Tensor, Tensor]]:
+        return {}
+
+    def __reduce__(self) -> tuple[type[Standardize], tuple[Any, ...]]:
+        """Pickle the constants alone: another process makes its own tensors."""
+        return Standardize, (self.shape, self.mean, self.std)
+
+    def _make_whole_images(self, device: torch.device) -> tuple[Tensor, Tensor]:
+        """Return factor and shift of every pixel of an image: several times faster to apply than three numbers."""
         channels, height, width = self.shape
         factor = 1 / torch.tensor(self.std)
         shift = -torch.tensor(self.mean) * factor
         size = height, width, channels
-        return factor.expand(size).contiguous(), shift.expand(size).contiguous()
+        return factor.expand(size).contiguous().to(device), shift.expand(size).contiguous().to(device)
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ class ClientRunner:
     """Runs groups of clients in this process: loads shard and memory, trains, saves the memory."""
 
     def __init__(self, task: Task, shards: Shards, memories: Memories) -> None:
-        self.task, self.shards, self.memories = task, shards, memories
+        self.task, self.shards, self.memories = task, shards.near(task.device), memories
 
     @cached_property
     def client(self) -> Client:

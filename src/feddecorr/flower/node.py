@@ -12,11 +12,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from feddecorr.config.experiment import Experiment
 from feddecorr.config.overrides import read_overrides
 from feddecorr.core.client_memory import Memories
+from feddecorr.core.devices import require
 from feddecorr.core.evidence import Evidence
 from feddecorr.core.files import load_tensors
 from feddecorr.core.messages import Broadcast, failure, from_bytes, to_bytes
@@ -177,10 +176,7 @@ def _deployed_node(config: NodeConfig) -> Node:
     count, device = config.get("threads", 1), config.get("device", "cpu")
     if not isinstance(count, int) or count < 1:
         raise UserError(f"threads={count!r}: a whole number, at least 1")
-    try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError, TypeError) as error:
-        raise UserError(f"device={device!r}: {str(error).splitlines()[0]}") from error
+    require(str(device))
     folder = Path(str(config.get("memory", DEFAULT_MEMORY))).expanduser()
     return Node(client, folder, own_data, tuple(training.items()))
 

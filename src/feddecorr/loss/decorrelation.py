@@ -187,7 +187,7 @@ def logdet(z: Tensor, shrinkage: float = 0.01) -> Tensor:
     # Autocast leaves float64 alone, also in the backward pass. The solver takes no NaN: it is added after.
     product = gram(standardize(z)) / n
     wide = product.nan_to_num().double()
-    shrunk = (1 - shrinkage) * wide + shrinkage * torch.eye(len(wide)).to(wide)
+    shrunk = (1 - shrinkage) * wide + shrinkage * torch.eye(len(wide), dtype=wide.dtype, device=wide.device)
     value: Tensor = torch.linalg.slogdet(shrunk).logabsdet + max(d - n, 0) * math.log(shrinkage)
     return -(value / d).to(z.dtype) + 0 * product.detach().sum()
 

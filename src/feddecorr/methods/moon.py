@@ -39,7 +39,7 @@ class MOON(Method):
         if not context.memory:
             # Before its first round a client's last model is the global one: both similarities are the same,
             # whatever the weights, so the term is constant and its gradient zero.
-            return {"contrast": lambda forward: forward.z.new_tensor(self.mu * math.log(2))}
+            return {"contrast": lambda forward: forward.z.new_full((), self.mu * math.log(2))}
         temperature = self.temperature if self.variant == "published" else 1.0
         towards = RoundReference(context)
         away = RoundReference(context, context.memory)

@@ -180,7 +180,8 @@ class _ResNet(ScalableModel):
             nn.ReLU(),
             *self.convolution(after, after),
         )
-        return Residual(path, nn.Identity() if before == after else self._shortcut(before, after))
+        same = before == after and stride == 1
+        return Residual(path, nn.Identity() if same else self._shortcut(before, after))
 
     def _shortcut(self, before: int, after: int) -> nn.Module:
         raise NotImplementedError

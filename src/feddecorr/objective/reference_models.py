@@ -99,14 +99,14 @@ class RoundReference(Reference):
             return self(forward.x)[kind]
         if kind in self._kept:
             answers, there = self._kept[kind]
-            if bool(there[places].all()):
-                return answers[places]
+            if bool(there[places.host].all()):
+                return answers.index_select(0, places.device)
         answer = self(forward.x)[kind]
         if answer[0].nbytes * self._images <= MOST_KEPT:
             nothing = answer.new_empty(self._images, *answer.shape[1:]), torch.zeros(self._images, dtype=torch.bool)
             answers, there = self._kept.setdefault(kind, nothing)
-            answers[places] = answer
-            there[places] = True
+            answers.index_copy_(0, places.device, answer)
+            there[places.host] = True
         return answer
 
 

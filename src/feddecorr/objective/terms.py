@@ -15,6 +15,18 @@ from feddecorr.core.states import State, copy_into, norm
 
 
 @dataclass(frozen=True, slots=True)
+class Places:
+    """Where images are among the client's own: the same numbers on the host, which may be read, and on the device."""
+
+    host: Tensor
+    device: Tensor
+
+    def each(self, change: Callable[[Tensor], Tensor]) -> Places:
+        """Return both, changed."""
+        return Places(change(self.host), change(self.device))
+
+
+@dataclass(frozen=True, slots=True)
 class Pass:
     """One forward pass: inputs `x`, labels `y`, representations `z`, `logits`, and the parameters by name.
 
@@ -28,7 +40,7 @@ class Pass:
     logits: Tensor
     parameters: Mapping[str, Tensor]
     levels: Sequence[Tensor] = ()
-    places: Tensor | None = None
+    places: Places | None = None
 
 
 Term = Callable[[Pass], Tensor]

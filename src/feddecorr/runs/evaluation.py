@@ -13,7 +13,7 @@ from queue import SimpleQueue
 from typing import NamedTuple, TypeVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from feddecorr.collapse.averaging import Averaging
@@ -25,6 +25,7 @@ from feddecorr.collapse.statistics import Batch, ChunkStatistics, Statistics, ad
 from feddecorr.collapse.updates import LayerUpdates, RoundUpdates
 from feddecorr.config.experiment import Experiment
 from feddecorr.config.training import Evaluation
+from feddecorr.core import devices
 from feddecorr.core.checks import printable
 from feddecorr.core.evidence import Evidence
 from feddecorr.core.messages import Broadcast, RoundInfo, Server, Update
@@ -51,6 +52,37 @@ class Score(NamedTuple):
     right: int
 
 
+class _Seen(NamedTuple):
+    """What the networks made of one batch: the sum of the cross-entropy, decisions, and representations."""
+
+    loss: Tensor
+    decisions: Tensor
+    z: Tensor
+    reference: Tensor | None = None
+
+
+def _to_host(batches: Sequence[_Seen]) -> Iterator[_Seen]:
+    """Bring all batches to the host's memory, as one matrix: the host waits for the device once.
+
+    Decisions and losses are exact in float32; narrower representations become float32.
+    """
+    wide = torch.promote_types(batches[0].z.dtype, torch.float32)
+    sizes = [len(seen.z) for seen in batches]
+    columns = [
+        [
+            seen.loss.expand(size, 1),
+            seen.decisions.unsqueeze(1),
+            seen.z,
+            *([] if seen.reference is None else [seen.reference]),
+        ]
+        for seen, size in zip(batches, sizes, strict=True)
+    ]
+    matrix = torch.cat([torch.cat([part.to(wide) for part in parts], 1) for parts in columns]).cpu()
+    for rows in matrix.split(sizes):
+        loss, decisions, *representations = rows.split([part.shape[1] for part in columns[0]], 1)
+        yield _Seen(loss[0, 0], decisions.squeeze(1).long(), *(each.contiguous() for each in representations))
+
+
 class Evaluator:
     """Evaluates models, global or local, on some images; draws no random number.
 
@@ -60,7 +92,8 @@ class Evaluator:
 
     def __init__(self, task: Task, images: Images, parallel_jobs: int = 1) -> None:
         self._task = task
-        self._batches = images.split(task.evaluation.batch)
+        self._batches = images.near(task.device).split(task.evaluation.batch)
+        self._labels = images.labels.split(task.evaluation.batch)
         self._parallel_jobs = min(parallel_jobs, len(self._batches))
         self._measures = task.evaluation.measures
         self._threads = task.experiment.training.threads
@@ -73,7 +106,7 @@ class Evaluator:
             return Diagnosis.from_dict(self.diagnose(self._model, weights=False).recorded())
         scores: list[Score] = []
         with threads(self._threads):
-            spread = self._spread(scores)
+            spread = self._spread(scores, {**state.weights, **state.buffers})
         return replace(spread, **vars(_mean(scores, spread.samples)))
 
     def diagnose(
@@ -104,10 +137,10 @@ class Evaluator:
         with threads(self._threads):
             return layer_ranks(model, map(self._task.inputs, self._batches))
 
-    def _spread(self, scores: list[Score]) -> Diagnosis:
+    def _spread(self, scores: list[Score], state: State) -> Diagnosis:
         """Measure the spread of the representations, unless they are those of the last model."""
         network = Reference(self._model)
-        causes = {name: tensor.clone() for name, tensor in _tensors(self._model).items() if name in self._causes}
+        causes = {name: tensor.clone() for name, tensor in state.items() if name in self._causes}
         if self._known and all(torch.equal(tensor, causes[name]) for name, tensor in self._known[0].items()):
             for _ in self._look(scores, lambda _: None, network):
                 pass
@@ -148,23 +181,30 @@ class Evaluator:
         twins = [[network.twin() for network in networks] for _ in range(self._parallel_jobs - 1)]
 
         @torch.no_grad()
-        def look(images: Images) -> tuple[Score, Kept]:
+        def look(images: Images) -> _Seen:
             mine = free.get()
             try:
                 x, y = self._task.inputs(images)
                 (z, logits), *others = [network(x) for network in mine]
             finally:
                 free.put(mine)
-            loss, decisions = float(cross_entropy(logits, y, reduction="sum")), logits.argmax(1)
-            if not math.isfinite(loss):
+            return _Seen(cross_entropy(logits, y, reduction="sum"), logits.argmax(1), z, *(each for each, _ in others))
+
+        def weigh(seen: _Seen, labels: Tensor) -> tuple[Score, Kept]:
+            if not math.isfinite(loss := float(seen.loss)):
                 raise RunError(f"the loss on the test images became {loss}; lower training.lr")
-            score = Score(loss, int((decisions == y).sum()))
-            return score, keep(Batch(z, y, decisions, others[0][0] if others else None))
+            score = Score(loss, int((seen.decisions == labels).sum()))
+            return score, keep(Batch(seen.z, labels, seen.decisions, seen.reference))
 
         with ExitStack() as watch:
             for every in (networks, *twins):
                 free.put([watch.enter_context(network.watched()) for network in every])
-            for score, kept in self._pool.map(look, self._batches):
+            if devices.on_host(self._task.device):
+                found = self._pool.map(lambda images: weigh(look(images), images.labels), self._batches)
+            else:
+                seen = _to_host([look(images) for images in self._batches])
+                found = self._pool.map(weigh, seen, self._labels)
+            for score, kept in found:
                 scores.append(score)
                 yield kept
 

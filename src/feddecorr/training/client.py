@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import replace
 from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import Protocol, TypeVar
@@ -19,6 +20,7 @@ from feddecorr.collapse.representation import (
     capture_feature_maps,
     capture_representations,
 )
+from feddecorr.core.devices import forked_randomness
 from feddecorr.core.messages import Broadcast, Update
 from feddecorr.core.randomness import Stream, threads
 from feddecorr.core.states import State, copy_into
@@ -78,7 +80,7 @@ class TermSums:
         rows = [torch.stack(values) for values in self._passes]
         if rows[-1].shape != rows[0].shape:
             rows = [pad(row, (0, rows[0].shape[1] - row.shape[1])) for row in rows]
-        return torch.stack(rows).double().reshape(len(rows), len(self._names), -1).cpu()
+        return torch.stack(rows).cpu().double().reshape(len(rows), len(self._names), -1)
 
     @cached_property
     def _sums(self) -> list[list[float]]:
@@ -106,6 +108,7 @@ class ClientRound:
     """
 
     def __init__(self, task: Task, model: nn.Module, broadcast: Broadcast, shard: Shard, memory: State) -> None:
+        shard = replace(shard, images=shard.images.to(task.device))
         self._experiment = task.experiment
         self._records_epochs = task.evaluation.epochs
         self.method = task.experiment.method
@@ -282,7 +285,7 @@ class Client:
         load(self.parameters, broadcast.weights, out_buffers.get("weights", {}))
         load(self.buffers, part.buffers, out_buffers.get("buffers", {}))
         self.set_mode(broadcast.round)
-        with threads(experiment.training.threads), torch.random.fork_rng(), part.stream:
+        with threads(experiment.training.threads), forked_randomness(), part.stream:
             learner = Alone(part)
             amounts = self.train(learner, broadcast.round)
             weights = {name: parameter.detach().cpu() for name, parameter in self.parameters.items()}

@@ -13,18 +13,15 @@ import torch
 from torch import Tensor, nn
 
 from feddecorr.config.training import Training
-from feddecorr.errors import UserError
+from feddecorr.core import devices
 
 MEMORY_FORMATS = {"channels_last": torch.channels_last, "contiguous": torch.contiguous_format}
 
 
 def prepare(model: nn.Module, training: Training, device: str) -> nn.Module:
     """Make the network run there, as the experiment says."""
-    try:
-        placed: Any = model.to(device)
-    except (RuntimeError, AssertionError) as error:  # of a word that is not a device, and of one that is not there
-        reason = (str(error) or type(error).__name__).splitlines()[0]
-        raise UserError(f"device={device} cannot be used here: {reason}") from error
+    devices.require(device)
+    placed: Any = model.to(device)
     model = placed.to(memory_format=MEMORY_FORMATS[training.memory_format])
     if training.memory_format == "contiguous":
         model.register_forward_pre_hook(lambda _model, inputs: (inputs[0].contiguous(),))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise, repeat
 
@@ -14,9 +14,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from feddecorr.config.training import Training
+from feddecorr.core import devices
 from feddecorr.core.randomness import generator
-from feddecorr.data.augmentation import augment
+from feddecorr.data.augmentation import augment_batches
 from feddecorr.data.dataset import Images
+from feddecorr.objective.terms import Places
 from feddecorr.partition import Parts
 from feddecorr.training.task import Task
 
@@ -53,8 +55,7 @@ class Shards:
 
     def __getitem__(self, client: int) -> Shard:
         mine = self.order[self.bounds[client] : self.bounds[client + 1]]
-        pixels = self.images.pixels.index_select(0, mine)
-        return Shard(client, Images(pixels, self.images.labels.index_select(0, mine)))
+        return Shard(client, self.images.take(mine.to(self.images.pixels.device)))
 
     @property
     def parts(self) -> Parts:
@@ -75,7 +76,11 @@ class Shards:
     @property
     def nbytes(self) -> int:
         """How much memory they take."""
-        return sum(each.nbytes for each in (self.images.pixels, self.images.labels, self.order, self.bounds))
+        return self.images.nbytes + self.order.nbytes + self.bounds.nbytes
+
+    def near(self, device: str) -> Shards:
+        """Return them with the images in the memory of the device, where they fit; else each client's come in turn."""
+        return replace(self, images=self.images.near(device))
 
     def share(self) -> None:
         """Move to shared memory, where worker processes see everything without a copy."""
@@ -84,7 +89,7 @@ class Shards:
         self.bounds.share_memory_()
 
 
-LabelledBatch = tuple[Tensor, Tensor, Tensor | None]
+LabelledBatch = tuple[Tensor, Tensor, Places | None]
 """Images, labels and, where images come as they are, their places among the client's own."""
 
 AT_ONCE = 1 << 16
@@ -145,26 +150,53 @@ class Visits:
         for epoch in range(len(self.sizes)):
             yield from self._batches(epoch)
 
+    def pixels(self) -> Iterator[Tensor]:
+        """Yield the pixels of the batches of all local epochs, as chance changes them."""
+        for epoch in range(len(self.sizes)):
+            for sizes, pixels, _ in self._portions(epoch):
+                yield from pixels.split(sizes)
+
     def _batches(self, epoch: int) -> Iterator[LabelledBatch]:
-        images, order, sizes = self.shard.images, self.order(epoch), self.sizes[epoch]
-        device, changes = self._task.device, self._task.experiment.data.augment
+        for sizes, pixels, places in self._portions(epoch):
+            y = self.shard.images.labels.index_select(0, places.device)
+            if self._task.experiment.data.augment:
+                known: Iterable[Places | None] = repeat(None, len(sizes))
+            else:
+                known = map(Places, places.host.split(sizes), places.device.split(sizes))
+            yield from zip(self._inputs(pixels, sizes), y.split(sizes), known, strict=True)
+
+    def _portions(self, epoch: int) -> Iterator[tuple[list[int], Tensor, Places]]:
+        """Yield the sizes of a few batches, their pixels and where those come from."""
+        images, changes = self.shard.images, self._task.experiment.data.augment
+        order, sizes = self.order(epoch), self.sizes[epoch]
         chance = self.chance(epoch) if changes else None
-        for several in _portions(sizes, 1 if changes else _batches_at_once(images, sizes)):
-            taken, order = order[: sum(several)], order[sum(several) :]
-            pixels = images.pixels.index_select(0, taken)
+        for several in _cut(sizes, _batches_at_once(images, sizes, augmented=bool(changes))):
+            host, order = order[: sum(several)], order[sum(several) :]
+            places = Places(host, host.to(images.pixels.device))
+            pixels = images.pixels.index_select(0, places.device)
             if chance is not None:
-                pixels = augment(pixels, changes, chance)
-            x = self._task.normalize(pixels.to(device))
-            y = images.labels.index_select(0, taken).to(device)
-            places = taken.split(several) if chance is None else repeat(None, len(several))
-            yield from zip(x.split(several), y.split(several), places, strict=True)
+                pixels = augment_batches(pixels, several, changes, chance)
+            yield several, pixels, places
+
+    def _inputs(self, pixels: Tensor, sizes: list[int]) -> Iterable[Tensor]:
+        """Return the batches as the network takes them: on the host in one go, elsewhere as bytes until then."""
+        if devices.on_host(pixels.device):
+            x: Iterable[Tensor] = self._task.normalize(pixels).split(sizes)
+            return x
+        return map(self._task.normalize, pixels.split(sizes))
 
 
-def _batches_at_once(images: Images, sizes: tuple[int, ...]) -> int:
+def _batches_at_once(images: Images, sizes: tuple[int, ...], *, augmented: bool) -> int:
+    """Return how many batches are made in one go: on another device than the host the whole epoch, as bytes.
+
+    Nothing crosses to such a device in a step, then.
+    """
+    if not devices.on_host(images.pixels.device):
+        return len(sizes)
     numbers = images.pixels[0].numel()
-    return max(1, AT_ONCE // (numbers * sizes[0])) if numbers % LINE == 0 else 1
+    return max(1, AT_ONCE // (numbers * sizes[0])) if numbers % LINE == 0 and not augmented else 1
 
 
-def _portions(sizes: tuple[int, ...], count: int) -> Iterator[list[int]]:
+def _cut(sizes: tuple[int, ...], count: int) -> Iterator[list[int]]:
     ends = [*range(0, len(sizes), count), len(sizes)]
     return (list(sizes[start:stop]) for start, stop in pairwise(ends))

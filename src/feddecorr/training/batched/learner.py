@@ -7,15 +7,16 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import accumulate, chain
+from operator import itemgetter
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
+from feddecorr.core import devices
 from feddecorr.core.states import STATISTICS, State
-from feddecorr.data.augmentation import augment
 from feddecorr.objective.optimizers import clip_each
-from feddecorr.objective.terms import Pass, takes_several
+from feddecorr.objective.terms import Pass, Places, takes_several
 from feddecorr.training.batched.span import Span, spanned_weights
 from feddecorr.training.batched.stacked import Outputs, Stacked
 from feddecorr.training.client import ClientError, ClientRound, TermSums
@@ -32,7 +33,7 @@ class StackedStep:
 
     number: int
     sizes: Sequence[int]
-    places: Tensor
+    places: Places
     y: Tensor
 
     @cached_property
@@ -52,48 +53,52 @@ class StackedBatches:
 
     def __init__(self, task: Task, visits: Sequence[Visits]) -> None:
         self._task, self._visits = task, visits
-        self._device = task.device
         self._pixels = torch.cat([each.shard.images.pixels for each in visits])
         self.counts = [len(each.shard) for each in visits]
-        self._starts = torch.tensor([0, *accumulate(self.counts[:-1])])
+        self._starts = torch.tensor([0, *accumulate(self.counts[:-1])]).to(self._pixels.device)
         self._sizes = [tuple(chain.from_iterable(each.sizes)) for each in visits]
-        self._places = _table(visits, self._sizes, padding=max(self.counts))
+        table = _table(visits, self._sizes, padding=max(self.counts))
+        self._places = Places(table, table.to(self._pixels.device))
+        self._rows: dict[tuple[int, ...], Places] = {}
         labels = torch.cat([each.shard.images.labels for each in visits])
-        self._labels = labels[self._everywhere(self._places)].to(self._device)
-        self._chances: dict[int, tuple[int, torch.Generator]] = {}
+        self._labels = labels[self._everywhere(self._places.device)]
+        if not devices.on_host(task.device):  # so that nothing crosses in a step
+            for step in self:
+                for clients in step.cohorts.values():
+                    self.rows_of(clients)
+        self._pixels_changed = [each.pixels() for each in visits] if task.experiment.data.augment else []
 
     def __iter__(self) -> Iterator[StackedStep]:
-        for number in range(self._places.shape[1]):
+        for number in range(self._places.host.shape[1]):
             sizes = [each[number] for each in self._sizes if len(each) > number]
             taken = slice(len(sizes)), number, slice(max(sizes))
-            yield StackedStep(number, sizes, self._places[taken], self._labels[taken])
+            yield StackedStep(number, sizes, self._places.each(itemgetter(taken)), self._labels[taken])
+
+    def rows_of(self, clients: Sequence[int]) -> Places:
+        """Return the numbers of clients as indices; each set of them crosses to the device once."""
+        key = tuple(clients)
+        if key not in self._rows:
+            host = torch.tensor(key)
+            self._rows[key] = Places(host, host.to(self._pixels.device))
+        return self._rows[key]
 
     def rows(self) -> Tensor:
         """Return all images, one client's after another's, one in each row."""
-        return self._task.normalize(self._pixels.to(self._device)).flatten(1)
+        return self._task.normalize(self._pixels).flatten(1)
 
     def images(self, step: StackedStep) -> Tensor:
         """Return the images of a step as the network takes them, of shape (clients, n, channels, height, width)."""
         if self._task.experiment.data.augment:
-            pixels = torch.cat([self._changed(client, step) for client in range(len(step.sizes))])
+            widest = step.places.host.shape[1]
+            pixels = torch.cat([self._changed(client, widest) for client in range(len(step.sizes))])
         else:
-            pixels = self._pixels.index_select(0, self._everywhere(step.places).flatten())
-        images = self._task.normalize(pixels.to(self._device))
-        return images.view(*step.places.shape, *images.shape[1:])
+            pixels = self._pixels.index_select(0, self._everywhere(step.places.device).flatten())
+        images = self._task.normalize(pixels)
+        return images.view(*step.places.host.shape, *images.shape[1:])
 
-    def _changed(self, client: int, step: StackedStep) -> Tensor:
-        size, widest = step.sizes[client], step.places.shape[1]
-        pixels = self._visits[client].shard.images.pixels.index_select(0, step.places[client, :size])
-        changed = augment(pixels, self._task.experiment.data.augment, self._chance(client, step.number))
-        return pad(changed, (0, 0) * 3 + (0, widest - size))
-
-    def _chance(self, client: int, number: int) -> torch.Generator:
-        """Return the generator of the epoch that a client's step belongs to."""
-        ends = accumulate(map(len, self._visits[client].sizes))
-        epoch = next(epoch for epoch, end in enumerate(ends) if number < end)
-        if self._chances.get(client, (-1,))[0] != epoch:
-            self._chances[client] = epoch, self._visits[client].chance(epoch)
-        return self._chances[client][1]
+    def _changed(self, client: int, widest: int) -> Tensor:
+        changed = next(self._pixels_changed[client])
+        return pad(changed, (0, 0) * 3 + (0, widest - len(changed)))
 
     def _everywhere(self, places: Tensor) -> Tensor:
         """Return places in a client's shard as places among the images of all; padding is somebody's image."""
@@ -114,8 +119,8 @@ def _table(visits: Sequence[Visits], sizes: Sequence[tuple[int, ...]], *, paddin
     return table
 
 
-Cohort = tuple[Sequence[int], Pass]
-"""Clients whose batches have one size, and their pass, of shapes (clients, n, …)."""
+Cohort = tuple[Sequence[int], Tensor, Pass]
+"""Clients whose batches have one size, the same on the device, and their pass, of shapes (clients, n, …)."""
 
 
 class Objectives:
@@ -138,10 +143,10 @@ class Objectives:
         """Return the values of each term, of shape (clients,), in the order of the names."""
         unbound: dict[str, tuple[Tensor, ...]] = {}
         parameters_of = partial(_OwnParameters, parameters, unbound)
-        found = [self._values(*cohort, parameters_of) for cohort in cohorts]
+        found = [self._values(clients, forward, parameters_of) for clients, _, forward in cohorts]
         if len(found) == 1:
             return found[0]
-        order = torch.tensor([client for clients, _ in cohorts for client in clients]).argsort().to(found[0][0].device)
+        order = torch.cat([rows for _, rows, _ in cohorts]).argsort()
         return [torch.cat(values).index_select(0, order) for values in zip(*found, strict=True)]
 
     def _values(
@@ -162,7 +167,7 @@ class Objectives:
 def _row(forward: Pass, row: int, parameters: Mapping[str, Tensor]) -> Pass:
     """Return the pass of one client, as if it were alone."""
     x, y, z, logits = (whole[row] for whole in (forward.x, forward.y, forward.z, forward.logits))
-    places = None if forward.places is None else forward.places[row]
+    places = None if forward.places is None else forward.places.each(itemgetter(row))
     return Pass(x, y, z, logits, parameters, [level[row] for level in forward.levels], places)
 
 
@@ -227,21 +232,24 @@ class BatchedLearner:
         return torch.autograd.grad(total, self.trainable, materialize_grads=True)
 
     def _cohorts(self, step: StackedStep) -> Iterator[Cohort]:
-        x = self.steps.images(step) if self._span is None else self._span(step.places)
+        x = self.steps.images(step) if self._span is None else self._span(step.places.device)
         places = None if self._task.experiment.data.augment else step.places
         even, apart = len(step.cohorts) == 1, len(step.cohorts) > 1 and self._mixes
         outputs = None if apart else self._forward(x, range(len(x)))
         for size, clients in step.cohorts.items():
-            rows = None if even else torch.tensor(clients, device=x.device)
+            rows = self.steps.rows_of(clients)
 
-            def cut(whole: Tensor, rows: Tensor | None = rows, size: int = size) -> Tensor:
-                return whole if rows is None else whole.index_select(0, rows.to(whole.device))[:, :size]
+            def cut(whole: Tensor, rows: Tensor = rows.device, size: int = size) -> Tensor:
+                return whole if even else whole.index_select(0, rows)[:, :size]
 
             mine, y = cut(x), cut(step.y)
-            z, logits, levels = self._forward(mine, clients, rows) if outputs is None else outputs
+            z, logits, levels = (
+                self._forward(mine, clients, None if even else rows.device) if outputs is None else outputs
+            )
             if outputs is not None:
                 z, logits, levels = cut(z), cut(logits), [cut(level) for level in levels]
-            yield clients, Pass(mine, y, z, logits, {}, levels, None if places is None else cut(places))
+            known = None if places is None else Places(cut(places.host, rows.host), cut(places.device))
+            yield clients, rows.device, Pass(mine, y, z, logits, {}, levels, known)
 
     def _forward(self, x: Tensor, clients: Sequence[int], rows: Tensor | None = None) -> Outputs:
         try:

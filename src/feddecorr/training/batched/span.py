@@ -75,7 +75,7 @@ class Span:
             stacked = pad(pad_sequence(self._images, batch_first=True), (0, 0, 0, 1))
         self._start = stacked.flatten(0, 1) @ sent.T
         self._products = torch.bmm(stacked, stacked.mT).flatten(0, 1)
-        self._starts = torch.arange(clients).unsqueeze(1) * self._rows
+        self._starts = torch.arange(clients, device=sent.device).unsqueeze(1) * self._rows
         self._scale, self._coefficients = sent.new_ones(clients, 1, 1), sent.new_zeros(clients, self._rows, len(sent))
         self.narrow(clients)
 
@@ -85,7 +85,7 @@ class Span:
 
     def __call__(self, places: Tensor) -> Tensor:
         """Return XWᵀ of the images at these places of each client, of shape (clients, n)."""
-        every = (places + self._starts[: len(places)]).flatten().to(self._sent.device)
+        every = (places + self._starts[: len(places)]).flatten()
         start, products = (
             table.index_select(0, every).unflatten(0, places.shape) for table in (self._start, self._products)
         )

@@ -1,0 +1,145 @@
+"""Runs on another device than the host, on the stand-in of `helpers/stand_in.py`: all that no card is needed for."""
+
+from collections import Counter
+from itertools import cycle
+from pathlib import Path
+
+import pytest
+import torch
+from small import digest, small
+from stand_in import NAME, traffic
+from torch import Tensor, nn
+
+import feddecorr
+from feddecorr.methods import METHODS
+from feddecorr.objective.regularizers import REGULARIZERS
+from feddecorr.objective.terms import Pass, Term
+from feddecorr.runs.pipeline import resume, run
+from feddecorr.runs.record import Record
+
+QUICK = (
+    "rounds=2",
+    "evaluation.every=1",
+    "clients=2",
+    "data.train=40",
+    "data.test=20",
+    "training.epochs=1",
+    "training.batch=8",
+)
+
+METHODS_WITH_TERMS = [
+    (f"method={method}", f"regularizers={regularizer}")
+    for method, regularizer in zip(METHODS.table, cycle(REGULARIZERS.table), strict=False)
+]
+"""Every method, and every regularizer."""
+
+NETWORKS = [
+    ("model=lenet",),
+    ("model=mlp", "model.widths=[8]"),
+    ("model=mobilenetv2", "model.width=0.1", "model.blocks=1", "training.lr=0.001"),
+    ("model=resnet18", "model.width=0.1", "training.lr=0.001"),
+    ("model=resnet20", "model.width=0.25", "training.lr=0.001"),
+    ("model=transformer", "model.width=8", "model.depth=1", "model.heads=2"),
+    ("model.head=etf",),
+    ("model.projection=8",),
+]
+OPTIONS = [
+    ("data.channels=3", "data.augment=crop,flip", "training.epochs=2"),
+    ("training.precision=bf16",),
+    ("training.optimizer=adamw", "training.max_grad_norm=1"),
+    ("training.memory_format=contiguous",),
+    ("batchnorm=local",),
+    ("batchnorm=pooled", "evaluation.clients=true"),
+    ("training.clients_per_batch=2", "training.pre_aggregate=true", "model.norm=group"),
+    ("training.clients_per_batch=2", "method=moon", "regularizers=feddecorr"),
+    ("training.clients_per_batch=2", "data.channels=3", "data.augment=crop,flip"),
+]
+
+
+def records(device: str, *words: str) -> list[Record]:
+    return list(run(*small(*QUICK, *(word for word in words if word), f"device={device}")))
+
+
+def crossings(*words: str) -> Counter[str]:
+    """Return what a run on the stand-in moves and reads."""
+    traffic.clear()
+    records(NAME, *words)
+    return traffic.copy()
+
+
+@pytest.mark.parametrize("words", [*METHODS_WITH_TERMS, *NETWORKS, *OPTIONS], ids=" ".join)
+def test_a_run_has_the_numbers_of_the_host_and_its_steps_neither_read_nor_move(words: tuple[str, ...]) -> None:
+    """Twice as many steps of half as many images cross and read as often as these do."""
+    host = records("cpu", *words)
+    traffic.clear()
+    there = records(NAME, *words)
+    moved = traffic.copy()
+    for mine, theirs in zip(host, there, strict=True):
+        assert mine.loss == pytest.approx(theirs.loss, rel=1e-2)
+        for name, tensor in mine.state.items():
+            torch.testing.assert_close(theirs.state[name], tensor, rtol=1e-2, atol=1e-3)
+    more = crossings(*words, "training.batch=4")
+    assert {kind: more[kind] for kind in ("in", "out", "reads")} == {
+        kind: moved[kind] for kind in ("in", "out", "reads")
+    }
+
+
+def test_policies_of_autoaugment_change_images_there_as_on_the_host() -> None:
+    words = ("data.channels=3", "data.augment=autoaugment")
+    assert digest(records(NAME, *words)[-1].state) == digest(records("cpu", *words)[-1].state)
+
+
+def test_a_round_moves_the_weights_once_in_each_direction_and_no_image() -> None:
+    """Images are there from the beginning; what comes in besides weights are the places of images, in each epoch."""
+    words = ("evaluation.every=1000", "method=fedavg", "training.epochs=3")
+    fewer, more = (crossings(*words, f"rounds={rounds}") for rounds in (2, 3))
+    state = records("cpu")[0].state
+    weights = 2 * sum(tensor.nbytes for tensor in state.values())
+    places = (1 + 3) * 8 * 40
+    assert more["bytes in"] - fewer["bytes in"] == weights + places
+    assert weights <= more["bytes out"] - fewer["bytes out"] <= weights + 1000  # and what the terms were
+    assert more["out"] - fewer["out"] == 2 * (len(state) + 1)
+
+
+def test_an_evaluation_reads_back_once() -> None:
+    words = ("rounds=3", "evaluation.label_measures=last")
+    rare, often = (crossings(*words, f"evaluation.every={every}") for every in (1000, 1))
+    assert often["out"] - rare["out"] == 2
+    assert often["reads"] == rare["reads"] == 0
+
+
+def test_a_tensor_left_on_the_host_is_refused_with_the_line_that_made_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forgetful(forward: Pass) -> Tensor:
+        return (forward.z * torch.ones(forward.z.shape)).sum()
+
+    def terms(*_: object) -> dict[str, Term]:
+        return {"forgetful": forgetful}
+
+    monkeypatch.setattr(METHODS.table["fedavg"], "terms", terms)
+    with pytest.raises(feddecorr.RunError, match="same device") as found:
+        records(NAME)
+    assert "torch.ones(forward.z.shape)" in str(found.value.__cause__)
+
+
+def test_a_resumed_run_is_a_straight_one(tmp_path: Path) -> None:
+    words = ("method=scaffold", "regularizers=feddecorr")
+    straight = records(NAME, *words)[-1]
+    experiment, options = small(*QUICK, *words, f"device={NAME}", "rounds=1")
+    list(run(experiment, options, tmp_path / "run"))
+    (last,) = resume(tmp_path / "run", experiment, small(*QUICK, *words, f"device={NAME}").options)
+    assert digest(last.state) == digest(straight.state)
+
+
+def test_workers_of_a_pool_train_there() -> None:
+    """They know the device from the module of a measure."""
+    words = ("evaluation.measures=stand_in:Registers",)
+    pooled = records(NAME, *words, "engine=pool", "engine.workers=2")
+    assert digest(pooled[-1].state) == digest(records(NAME, *words)[-1].state)
+
+
+def test_a_model_there_is_diagnosed() -> None:
+    model = nn.Sequential(nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 3))
+    x, y = torch.randn(30, 6), torch.arange(30) % 3
+    expected = feddecorr.diagnose(model, [(x, y)]).to_dict()
+    found = feddecorr.diagnose(model.to(NAME), [(x.to(NAME), y.to(NAME))]).to_dict()
+    assert found == expected
