@@ -117,6 +117,12 @@ class Reader:
                 self._run(command)
 
     def _run(self, command: Command) -> None:
+        """Run a command, with what stands before it in the environment."""
+        if found := re.fullmatch(r"([A-Z_]+)=(.*)", command.words[0]):
+            with self._monkeypatch.context() as patch:
+                patch.setenv(*found.groups())
+                self._run(Command(command.line, command.words[1:]))
+            return
         words = [*command.words, *added_words(command)]
         parse_only = is_only_parsed(str(command))
         match words:

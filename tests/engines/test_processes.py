@@ -1,6 +1,7 @@
 import gc
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -59,3 +60,37 @@ def test_garbage_collection_ignores_what_workers_share() -> None:
     process.start()
     assert mine.recv() > 10_000
     process.join()
+
+
+UNGUARDED = """
+import feddecorr
+
+class Mine(feddecorr.Method):
+    "A method of a script."
+
+def train():
+    data = {"name": "synthetic", "train": 60, "test": 20, "classes": 2, "channels": 1, "size": 4}
+    experiment = feddecorr.Experiment(data=data, clients=2, partition={"minimum": 5}, model="mlp", method=Mine())
+    options = feddecorr.RunOptions(rounds=1, engine={"name": "pool", "workers": 1})
+    print(*(record.round for record in feddecorr.run(experiment, options)))
+
+"""
+
+
+@pytest.mark.parametrize(
+    ("end", "way", "said"),
+    [
+        ("train()", "file", "put what it does under `if __name__ == '__main__':`"),
+        ("if __name__ == '__main__':\n    train()", "file", "1"),
+        ("train()", "prompt", "Mine: defined in a notebook or at the prompt"),
+    ],
+)
+def test_a_script_s_own_kinds_are_found_by_workers_or_it_is_told_what_to_change(
+    tmp_path: Path, end: str, way: str, said: str
+) -> None:
+    """In one sentence, and with nothing from the workers: they import the script, and must not start runs."""
+    (tmp_path / "script.py").write_text(UNGUARDED + end)
+    words = ["script.py"] if way == "file" else ["-c", UNGUARDED + end]
+    done = subprocess.run([sys.executable, *words], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert said in (done.stdout if said == "1" else done.stderr.splitlines()[-1])
+    assert done.stderr.count("Traceback") == (said != "1")

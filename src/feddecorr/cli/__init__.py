@@ -107,12 +107,32 @@ def reported_failures() -> Iterator[None]:
         sys.exit(code)
 
 
+def _explain_usage(error: click.ClickException) -> str:
+    if isinstance(error, click.NoSuchOption) and (setting := _as_setting(error)) is not None:
+        return f"error: {error.option_name} is no option but a setting, which has no dashes: {setting}"
+    shown = io.StringIO()
+    error.show(shown)
+    return shown.getvalue().rstrip()
+
+
+def _as_setting(error: click.NoSuchOption) -> str | None:
+    """Return the setting that was said with dashes, where a command takes settings."""
+    if error.ctx is None or all(parameter.name != "words" for parameter in error.ctx.command.params):
+        return None
+    from feddecorr.settings.short_keys import is_key
+
+    option, equals, value = next(word for word in sys.argv if word.startswith(error.option_name)).partition("=")
+    key = option.lstrip("-").replace("-", "_")
+    if not equals:
+        after = sys.argv[sys.argv.index(option) + 1 :]
+        value = after[0] if after and not after[0].startswith("--") else "VALUE"
+    return f"{key}={value}" if is_key(key) else None
+
+
 def _explain(error: Exception) -> tuple[str, int]:
     match error:
         case click.ClickException():
-            shown = io.StringIO()
-            error.show(shown)
-            return shown.getvalue().rstrip(), error.exit_code
+            return _explain_usage(error), error.exit_code
         case UserError():
             return f"error: {error}", USER
         case RunError():

@@ -47,7 +47,7 @@ def export(
     known = [*FORMATS, *TRACKERS.table]
     tracks = to is not None and (to in TRACKERS.table or ":" in to)
     if to is not None and to not in known and not tracks:
-        raise UserError(f"--to is one of {', '.join(known)}: {nearest(to, known)}")
+        raise UserError(f"there is no --to {to}: {nearest(to, known)}")
     if to is not None and tracks:
         if out is not None:
             raise UserError(f"{to} writes into the run's directory, or where its own settings say: leave --out out")

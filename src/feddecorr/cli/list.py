@@ -20,14 +20,17 @@ def list_configs(
         str | None,
         typer.Argument(
             help="data, partition, model, method, regularizers, transforms, engine, trackers, optimizer, schedule, "
-            "measures, training or evaluation; experiment or options for the top-level settings; everything by default."
+            "measures, training or evaluation; experiment or options for the top-level settings; or one name, such as "
+            "fedprox; everything by default."
         ),
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """List everything that can be chosen by name; for one family, with all options.
+    """List everything that can be chosen by name; for one family or one name, with all options.
 
     Example:  feddecorr list methods
+
+    Example:  feddecorr list fedprox
     """
     from feddecorr.config.experiment import Experiment
     from feddecorr.config.training import CHOICES, Evaluation, Training
@@ -37,7 +40,7 @@ def list_configs(
     tables |= {setting: found.table for setting, found in CHOICES.items()}
     tables |= {"training": {"training": Training}, "evaluation": {"evaluation": Evaluation}}
     tables |= {"experiment": {"experiment": Experiment}, "options": {"options": RunOptions}}
-    chosen = tables if family is None else dict([_find_table(family, tables)])
+    chosen = tables if family is None else _find(family, tables)
     if json:
         print_json({setting: _describe(found) for setting, found in chosen.items()})
     elif family is None:
@@ -45,15 +48,20 @@ def list_configs(
         print_table(["setting", "name", "what it is"], rows)
         say("'feddecorr list NAME' shows a family's options, e.g. 'feddecorr list partition'.")
     else:
-        _print_options(*next(iter(chosen.items())))
+        _print_options(chosen)
 
 
-def _find_table(word: str, tables: Mapping[str, Kinds]) -> tuple[str, Kinds]:
-    """Accept singular and plural."""
+def _find(word: str, tables: Mapping[str, Kinds]) -> dict[str, Kinds]:
+    """Return a family, in singular or plural, or all that has that name in any."""
+    small = word.lower()
     for setting, table in tables.items():
-        if word.rstrip("s") in (setting.rstrip("s"), setting.rpartition(".")[2].rstrip("s")):
-            return setting, table
-    raise UserError(f"there is nothing called '{word}' to list: {nearest(word, tables)}")
+        if small.rstrip("s") in (setting.rstrip("s"), setting.rpartition(".")[2].rstrip("s")):
+            return {setting: table}
+    named: dict[str, Kinds] = {setting: {small: table[small]} for setting, table in tables.items() if small in table}
+    if not named:
+        names = {name for table in tables.values() for name in table}
+        raise UserError(f"there is nothing called '{word}' to list: {nearest(small, {*tables, *names})}")
+    return named
 
 
 def _describe(table: Kinds) -> dict[str, Any]:
@@ -75,9 +83,10 @@ def _option(cls: type[Config], key: str) -> dict[str, Any]:
     }
 
 
-def _print_options(setting: str, table: Kinds) -> None:
+def _print_options(tables: Mapping[str, Kinds]) -> None:
     rows = []
-    for name, described in _describe(table).items():
+    described_all = [(setting, *each) for setting, table in tables.items() for each in _describe(table).items()]
+    for setting, name, described in described_all:
         rows.append([setting if name == setting else f"{setting}={name}", "", described["description"]])
         prefix = f"{setting}.{name}" if setting in SEVERAL else setting
         for key, option in described["options"].items():

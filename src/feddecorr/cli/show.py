@@ -104,13 +104,15 @@ def _adapter_ranks(record: Record) -> list[float | None]:
 
 
 def report(
-    directories: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Directories of runs to compare.")],
+    directories: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Runs, or folders of runs, to compare.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The HTML file to write.")] = Path("report.html"),
     json: JsonOption = False,
 ) -> None:
     """Compare any number of runs on one HTML page that needs no network.
 
     Example:  feddecorr report runs/a runs/b -o report.html
+
+    Example:  feddecorr report runs
     """
     from feddecorr.report.runs_page import write_report
 
@@ -171,7 +173,7 @@ def table(  # noqa: PLR0913, PLR0917 - one parameter for each option of the comm
     from feddecorr.results.tables import FORMATS, tabulate, to_text
 
     if format is not None and format not in FORMATS:
-        raise UserError(f"--format is one of {', '.join(FORMATS)}: {nearest(format, FORMATS)}")
+        raise UserError(f"there is no --format {format}: {nearest(format, FORMATS)}")
     found = tabulate(choose_runs(sources, where), by=by or [], columns=columns, measure=measure, statistic=statistic)
     if json:
         print_json(found.to_dict())

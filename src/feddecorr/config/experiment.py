@@ -70,7 +70,9 @@ class Experiment(Config):
         "fail", description="when a client's update is missing or refused: end the run, or continue without it"
     )
     minimum_clients: PositiveInt = Field(1, description="updates that a round needs at least, under missing=continue")
-    seed: int = Field(0, description="of the split, the first weights, the batches and the draw of clients")
+    seed: int = Field(
+        0, description="any whole number: of the split, the first weights, the batches and the draw of clients"
+    )
 
     @property
     def cohort(self) -> int:

@@ -64,8 +64,16 @@ def import_named(name: str, trust: Trust | None = None) -> Any:
         raise UserError(
             f"'{name}' is code of somebody's own that a file names: it is imported only if you say the name yourself, "
             f"with --trust (in Python, trust=True), or with {VARIABLE}={module.partition('.')[0]} in the environment"
+            f"{_if_here(module)}"
         )
-    return _get(name, "; what files name is not looked for in the working directory, unless you say the name")
+    return _get(name, f"; what files name is not looked for in the working directory{_if_here(module)}")
+
+
+def _if_here(module: str) -> str:
+    """Say what to add where a module is found in the working directory alone, which may be a stranger's."""
+    top = module.partition(".")[0]
+    here = next((entry for entry in (Path(f"{top}.py"), Path(top)) if entry.exists()), None)
+    return f"; if {here} here is yours and is meant, put PYTHONPATH=. before the command" if here else ""
 
 
 @contextmanager

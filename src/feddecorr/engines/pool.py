@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import pickle
 import signal
 import sys
 import weakref
@@ -10,6 +12,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from types import FunctionType
+from typing import Any
 
 import torch
 from pydantic import Field, PositiveInt
@@ -20,9 +25,16 @@ from feddecorr.core.randomness import parallel_jobs
 from feddecorr.core.states import State
 from feddecorr.core.trust import own_modules_found
 from feddecorr.engines.engine import ClientRunner, Engine
-from feddecorr.engines.processes import context, keep_freed_memory, require_open_files, return_freed_memory
+from feddecorr.engines.processes import (
+    UNGUARDED,
+    WORKER,
+    context,
+    keep_freed_memory,
+    require_open_files,
+    return_freed_memory,
+)
 from feddecorr.engines.shared_memory import SharedStates, StateLayout, enough_shared_memory
-from feddecorr.errors import RunError, explain_refusal, too_many_files
+from feddecorr.errors import RunError, UserError, explain_refusal, too_many_files
 from feddecorr.server.federation import RunClients
 from feddecorr.training.shards import Shards
 from feddecorr.training.task import Task
@@ -120,6 +132,11 @@ class JobTrainer:
         return TrainedUpdate(replace(update, weights={}, buffers={}, extra={}), new)
 
 
+NO_GUARD = (
+    "engine=pool starts processes that import your script, and the script starts a run when it is imported: put what "
+    "it does under `if __name__ == '__main__':`, or use engine=serial"
+)
+
 MAX_CRASHES = 3
 """Crashes of a group's worker after which its clients count as failed."""
 
@@ -138,6 +155,7 @@ class Pool(Engine):
     @contextmanager
     def open(self, task: Task, shards: Shards, memories: Memories) -> Iterator[RunClients]:
         """Start the workers."""
+        refuse_notebook_classes(task)
         count = min(self.parallel_jobs(task.experiment.training.threads), len(shards))
         with enough_shared_memory(shards.nbytes):
             shards.share()
@@ -153,13 +171,39 @@ class Pool(Engine):
         return self.workers or parallel_jobs(threads)
 
 
+class NotebookClasses(pickle.Pickler):
+    """Finds what a worker could not import, for it is defined in a notebook or at the prompt."""
+
+    def __init__(self) -> None:
+        super().__init__(io.BytesIO())
+        self.found: set[str] = set()
+
+    def reducer_override(self, value: object) -> Any:
+        """Look at each class and function that is pickled by its name."""
+        if isinstance(value, type | FunctionType) and value.__module__ == "__main__":
+            self.found.add(value.__qualname__)
+        return NotImplemented
+
+
+def refuse_notebook_classes(task: Task) -> None:
+    """Refuse kinds that are defined where no file can be imported."""
+    if not Path(getattr(sys.modules["__main__"], "__file__", "")).is_file():
+        pickler = NotebookClasses()
+        pickler.dump(replace(task, network=None))
+        if pickler.found:
+            raise UserError(
+                f"{', '.join(sorted(pickler.found))}: defined in a notebook or at the prompt, where the workers of "
+                "engine=pool cannot import it: put it into a .py file and import it from there, or use engine=serial"
+            )
+
+
 class Worker:
     """The main process's handle of one worker, with the jobs it has not finished."""
 
     def __init__(self, arguments: WorkerArguments) -> None:
         require_open_files()
         self.connection, theirs = context().Pipe()
-        self.process = context().Process(target=work, args=(theirs, *arguments), daemon=True)
+        self.process = context().Process(target=work, args=(theirs, *arguments), daemon=True, name=WORKER)
         with own_modules_found():
             self.process.start()
         theirs.close()
@@ -267,6 +311,8 @@ class WorkerPool:
 
     def _handle_exit(self, worker: Worker, queue: GroupQueue, number: int) -> list[Update | Failure]:
         """Replace a worker that died; retry its groups, unless one has crashed too often."""
+        if worker.process.exitcode == UNGUARDED:
+            raise UserError(NO_GUARD) from None
         self._replace(worker)
         queue.put_back([group for job in worker.jobs for group in job.groups])
         groups = worker.jobs[0].groups

@@ -50,6 +50,20 @@ def require_open_files() -> None:
             os.close(each)
 
 
+WORKER = "feddecorr-worker"
+"""The name of a worker process."""
+
+UNGUARDED = 78
+"""The exit code of a worker that was to start a run while it imported the script that had started it."""
+
+
+def end_unguarded_worker() -> None:
+    """End this process if it is a worker that only imports the script of the process that started it."""
+    process = multiprocessing.current_process()
+    if process.name == WORKER and getattr(process, "_inheriting", False):
+        os._exit(UNGUARDED)
+
+
 def warm_up() -> None:
     """Start the fork server's imports now, before it is needed."""
     context()

@@ -21,7 +21,7 @@ from feddecorr.report.picture import SPECTRUM
 from feddecorr.results import curves
 from feddecorr.results.curves import Band, Points, band, spread
 from feddecorr.results.groups import by_seed, context, group_runs, is_finished
-from feddecorr.results.summary import Summary
+from feddecorr.results.summary import Summary, run_directories
 from feddecorr.runs.directory import ROSTER, AboutData, RunDirectory
 
 
@@ -108,13 +108,24 @@ BANDS = " Of several seeds, the mean is drawn, with a band of one standard devia
 
 
 def write_report(directories: Sequence[Path], path: Path) -> None:
-    """Compare the runs of these directories on one page."""
-    runs = dict(zip(name_directories(directories), map(RunDirectory.open, directories), strict=True))
-    for run in runs.values():
-        if not run.finished_rounds():
-            raise UserError(f"{run.path} has no finished round yet: 'feddecorr resume {run.path}' continues it")
+    """Compare runs, and all runs in folders that have a finished round, on one page."""
+    found = [run for directory in directories for run in _runs(directory)]
+    runs = dict(zip(name_directories([run.path for run in found]), found, strict=True))
     lines = group_seeds({name: Summary.of(run) for name, run in runs.items()})
     write_page(path, TITLE, LEAD, list(sections(lines, runs)), switches=switches(lines))
+
+
+def _runs(directory: Path) -> list[RunDirectory]:
+    """Return the run of a directory, or all in a folder that have something to show."""
+    if (run := RunDirectory(directory)).exists() or not directory.is_dir():
+        run = RunDirectory.open(directory)
+        if not run.finished_rounds():
+            raise UserError(f"{directory} has no finished round yet: 'feddecorr resume {directory}' continues it")
+        return [run]
+    below = [each for each in map(RunDirectory, run_directories(directory)) if each.finished_rounds()]
+    if not below:
+        raise UserError(f"no run with a finished round in {directory}")
+    return below
 
 
 def switches(lines: Sequence[SeedGroup]) -> list[str]:

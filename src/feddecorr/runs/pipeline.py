@@ -11,6 +11,7 @@ from pathlib import Path
 from feddecorr.config.experiment import Experiment
 from feddecorr.core.temporary import temporary_folder
 from feddecorr.core.trust import Trust
+from feddecorr.engines.processes import end_unguarded_worker
 from feddecorr.errors import RunError, UserError, explain_refusal
 from feddecorr.runs.directory import RunDirectory, differences
 from feddecorr.runs.evaluation import Evaluations
@@ -81,6 +82,7 @@ def ensure(
 
 
 def _continue(experiment: Experiment, options: RunOptions, path: Path | None, through: Clients | None) -> Records:
+    end_unguarded_worker()
     if path is None and options.trackers:
         raise UserError("trackers read what a run keeps: give it a directory (out=…)")
     if path is not None and RunDirectory(path).is_done(experiment, options):

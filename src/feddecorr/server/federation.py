@@ -9,7 +9,9 @@ from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import nn
 
 from feddecorr.collapse.diagnosis import Diagnosis
 from feddecorr.config.experiment import Experiment
@@ -18,6 +20,7 @@ from feddecorr.core.client_memory import Memories
 from feddecorr.core.messages import Broadcast, Failure, RoundInfo, Server, Update
 from feddecorr.core.states import state_dict_names
 from feddecorr.data.dataset import Images
+from feddecorr.errors import UserError
 from feddecorr.partition.heterogeneity import LabelCounts
 from feddecorr.training.shards import Shards
 from feddecorr.training.task import Task
@@ -70,9 +73,26 @@ class Federation:
         model = self.task.build_model()
         if not self.experiment.training.is_partial:
             self.experiment.model.load_initial_weights(model)
+        if self.experiment.training.batch == 1 or 1 in self.roster.sizes:
+            self._refuse_single(model)
         weights = {name: parameter.detach().cpu() for name, parameter in model.named_parameters()}
         buffers = {name: buffer.cpu() for name, buffer in model.named_buffers()}
         return self.experiment.method.start(Server(weights, buffers), self.info(0)), state_dict_names(model)
+
+    def _refuse_single(self, model: nn.Module) -> None:
+        """Refuse steps of a single example where the network cannot take them, as BatchNorm does not."""
+        copied = copy.deepcopy(model).cpu().train()
+        try:
+            with torch.no_grad(), torch.random.fork_rng():
+                copied(torch.zeros(1, *self.task.shape))
+        except ValueError as error:
+            if self.experiment.training.batch == 1:
+                why = "training.batch=1: use batches of at least two"
+            else:
+                why = f"client {list(self.roster.sizes).index(1)} holds a single example: use partition.minimum=2"
+            raise UserError(
+                f"{why}, or a network without BatchNorm, which learns nothing from one example ({error})"
+            ) from error
 
 
 class Connection(Protocol):

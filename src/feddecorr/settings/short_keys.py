@@ -101,6 +101,12 @@ def _options(kind: type[Config] | None) -> Iterable[str]:
     return () if kind is None else kind.model_fields
 
 
+def is_key(word: str) -> bool:
+    """Tell whether any option ends in that word, whatever is chosen."""
+    known = word.partition(".")[0] in KEYS or any(word in table.model_fields for table in TABLES.values())
+    return known or any(_kinds_with(word))
+
+
 def _kinds_with(option: str) -> Iterator[str]:
     """Yield `key=name` of every kind that has such an option."""
     for key, family in FAMILIES.items():
