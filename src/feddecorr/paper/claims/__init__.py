@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from feddecorr.paper.claims import gains, ranks
@@ -11,7 +11,7 @@ from feddecorr.paper.claims.evidence import Plan, Run, runs_of
 from feddecorr.paper.claims.others import computation, proposition, theorem
 from feddecorr.results.summary import Summary
 
-Judge = Callable[[Sequence[Run]], list[Trial]]
+Judge = Callable[[Sequence[Run]], Iterable[Trial]]
 
 MEASURED: dict[str, tuple[str, str, Judge]] = {
     "1": (

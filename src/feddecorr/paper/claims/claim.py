@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from statistics import fmean
@@ -359,9 +359,10 @@ def judge_trials(number: str, sentence: str, trials: Sequence[Trial], study: str
     )
 
 
-def correct_trials(trials: Mapping[str, Sequence[Trial]]) -> dict[str, list[Trial]]:
+def correct_trials(found: Mapping[str, Iterable[Trial]]) -> dict[str, list[Trial]]:
     """Correct the p-values of the settings that answer, over all claims together; the same numbers count once."""
-    answering = {number: min(found, key=Trial.order) for number, found in trials.items() if found}
+    trials = {number: list(each) for number, each in found.items()}
+    answering = {number: min(each, key=Trial.order) for number, each in trials.items() if each}
     tested = {
         _key(part): part.sample.p_value
         for trial in answering.values()
@@ -375,8 +376,8 @@ def correct_trials(trials: Mapping[str, Sequence[Trial]]) -> dict[str, list[Tria
         return replace(trial, parts=parts)
 
     return {
-        number: [correct(trial) if trial is answering[number] else trial for trial in found]
-        for number, found in trials.items()
+        number: [correct(trial) if trial is answering[number] else trial for trial in each]
+        for number, each in trials.items()
     }
 
 

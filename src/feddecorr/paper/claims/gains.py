@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from feddecorr.paper.claims.claim import (
     PERCENT,
@@ -12,6 +12,7 @@ from feddecorr.paper.claims.claim import (
     POINTS,
     TENTH,
     ClaimPart,
+    DecisionRule,
     Trial,
     does_not_increase,
     increases,
@@ -42,14 +43,24 @@ ROUNDING = 1e-9
 
 def gain_part(says: str, pair: PairedRuns | None, paper: float | None = None) -> ClaimPart:
     """Return that FedDecorr improves accuracy; nothing is measured where there is no pair."""
-    gains = pair.gains() if pair else {}
-    primary = gains.get(PRIMARY, NOTHING)
-    return ClaimPart(says, primary, increases(POINT), POINTS, others(gains), paper, tested=True, pair=pair)
+    return accuracy_part(says, pair.gains() if pair else {}, paper=paper, pair=pair)
 
 
-def others(gains: dict[str, Sample]) -> dict[str, Sample]:
-    """Return the statistics that decide nothing."""
-    return {name: found for name, found in gains.items() if name != PRIMARY}
+def accuracy_part(
+    says: str,
+    differences: Mapping[str, Sample],
+    rule: DecisionRule | None = None,
+    *,
+    paper: float | None = None,
+    pair: PairedRuns | None = None,
+) -> ClaimPart:
+    """Return a part about differences in accuracy, by statistic; without a rule, that they are gains, which is tested.
+
+    One statistic decides, if it is there; the others are shown.
+    """
+    shown = {name: found for name, found in differences.items() if name != PRIMARY}
+    primary = differences.get(PRIMARY, NOTHING)
+    return ClaimPart(says, primary, rule or increases(POINT), POINTS, shown, paper, tested=rule is None, pair=pair)
 
 
 def papers_gain(table: str, data: str, *, regularizer: str = "feddecorr", **labels: Label) -> float | None:
@@ -64,9 +75,8 @@ def by_alpha(found: Iterable[PairedRuns]) -> dict[float, PairedRuns]:
     return {pair.run.alpha: pair for pair in found if pair.run.alpha is not None}
 
 
-def heterogeneity(runs: Sequence[Run]) -> list[Trial]:
+def heterogeneity(runs: Sequence[Run]) -> Iterator[Trial]:
     """4: FedDecorr improves FedAvg at alpha 0.05 and 0.1, by more than at 0.5."""
-    trials = []
     for found in group_pairs(paired_runs(runs), ["partition.alpha"]):
         known = by_alpha(found)
         if known.keys() & set(STRONG):
@@ -75,8 +85,7 @@ def heterogeneity(runs: Sequence[Run]) -> list[Trial]:
                 gain_part(f"gain at alpha {alpha}", known.get(alpha), papers_gain("main", data, alpha=alpha))
                 for alpha in STRONG
             ]
-            trials.append(pair_trial([*parts, more_than_weak("", known, STRONG)], found, ["partition.alpha"]))
-    return trials
+            yield pair_trial([*parts, more_than_weak("", known, STRONG)], found, ["partition.alpha"])
 
 
 def more_than_weak(name: str, known: dict[float, PairedRuns], strong: Sequence[float]) -> ClaimPart:
@@ -89,15 +98,13 @@ def more_than_weak(name: str, known: dict[float, PairedRuns], strong: Sequence[f
         differences = {
             statistic: mean_of(gain[statistic] for gain in gains).minus(weak[statistic]) for statistic in weak
         }
-    primary = differences.get(PRIMARY, NOTHING)
-    return ClaimPart(says, primary, increases(POINT), POINTS, others(differences), tested=True)
+    return accuracy_part(says, differences)
 
 
-def other_methods(runs: Sequence[Run]) -> list[Trial]:
+def other_methods(runs: Sequence[Run]) -> Iterator[Trial]:
     """5: the same on FedProx, FedAvgM and MOON; at 0.05 and 0.1 as far as they are recorded."""
     varied = ["method", "partition.alpha", "model.projection"]
     names = ("fedprox", "fedavgm", "moon")
-    trials = []
     for found in group_pairs([pair for name in names for pair in paired_runs(runs, name)], varied):
         data = found[0].run.data
         parts: list[ClaimPart] = []
@@ -116,27 +123,20 @@ def other_methods(runs: Sequence[Run]) -> list[Trial]:
                 parts.append(gain_part(f"{name}: gain at alpha 0.05 or 0.1", None))
             elif WEAK in known:
                 parts.append(more_than_weak(f"{name}: ", known, strong))
-        trials.append(pair_trial(parts, found, varied))
-    return trials
+        yield pair_trial(parts, found, varied)
 
 
-def homogeneous(runs: Sequence[Run]) -> list[Trial]:
+def homogeneous(runs: Sequence[Run]) -> Iterator[Trial]:
     """6: at alpha = inf it is on par."""
-    trials = []
     for pair in paired_runs(runs):
         if pair.run.alpha == math.inf:
-            gains = pair.gains()
             paper = papers_gain("main", pair.run.data, alpha="inf")
-            part = ClaimPart(
-                "gain at alpha inf", gains[PRIMARY], stays_within(POINT), POINTS, others(gains), paper, pair=pair
-            )
-            trials.append(pair_trial([part], [pair]))
-    return trials
+            part = accuracy_part("gain at alpha inf", pair.gains(), stays_within(POINT), paper=paper, pair=pair)
+            yield pair_trial([part], [pair])
 
 
-def speed(runs: Sequence[Run]) -> list[Trial]:
+def speed(runs: Sequence[Run]) -> Iterator[Trial]:
     """13: fewer rounds to a given accuracy."""
-    trials = []
     for found in group_pairs(paired_runs(runs), ["partition.alpha"]):
         known = by_alpha(found)
         parts = [
@@ -150,8 +150,7 @@ def speed(runs: Sequence[Run]) -> list[Trial]:
             if alpha in known
         ]
         if parts:
-            trials.append(pair_trial(parts, found, ["partition.alpha"]))
-    return trials
+            yield pair_trial(parts, found, ["partition.alpha"])
 
 
 def saved_rounds(pair: PairedRuns) -> Sample:
@@ -200,17 +199,15 @@ def _rising(found: Sequence[PairedRuns], what: str, varied: Sequence[str]) -> Tr
     gains = [(math.log(_size(pair, what)), pair.gains()) for pair in found]
     rises = {name: change([(x, gain[name]) for x, gain in gains]) for name in STATISTICS}
     says = f"rise of the gain from {sizes[0]:g} to {sizes[-1]:g} {what}"
-    part = ClaimPart(says, rises[PRIMARY], increases(POINT), POINTS, others(rises), tested=True)
-    return pair_trial([part], found, varied)
+    return pair_trial([accuracy_part(says, rises)], found, varied)
 
 
 def _size(pair: PairedRuns, what: str) -> float:
     return float(pair.run.width if what == "dimensions" else pair.run.settings[what])
 
 
-def strength(runs: Sequence[Run]) -> list[Trial]:
+def strength(runs: Sequence[Run]) -> Iterator[Trial]:
     """8: insensitive to beta around 0.1."""
-    trials = []
     for equal in group([run for run in runs if run.method == "fedavg"], ["regularizers"]):
         pairs = {
             float(pair.options["beta"]): pair
@@ -219,8 +216,7 @@ def strength(runs: Sequence[Run]) -> list[Trial]:
         }
         known = {beta: pairs[beta] for beta in BETAS if beta in pairs}
         if 0.1 in known and len(known) > 1:
-            trials.append(pair_trial(_insensitive(known), list(known.values())))
-    return trials
+            yield pair_trial(_insensitive(known), list(known.values()))
 
 
 def _insensitive(known: Mapping[float, PairedRuns]) -> list[ClaimPart]:
@@ -233,14 +229,13 @@ def _insensitive(known: Mapping[float, PairedRuns]) -> list[ClaimPart]:
             name: gains[beta][name].minus(gains[0.1][name]) if beta in gains else NOTHING for name in STATISTICS
         }
         says = f"gain at beta {beta} within half of the mean gain ({100 * half:.2f}) from that at 0.1"
-        parts.append(ClaimPart(says, differences[PRIMARY], stays_within(max(half, 0.0)), POINTS, others(differences)))
+        parts.append(accuracy_part(says, differences, stays_within(max(half, 0.0))))
     return parts
 
 
-def local_epochs(runs: Sequence[Run]) -> list[Trial]:
+def local_epochs(runs: Sequence[Run]) -> Iterator[Trial]:
     """9: FedDecorr improves for each number of local epochs."""
     varied = ["training.epochs", *LENGTH]
-    trials = []
     for found in group_pairs(paired_runs(runs), varied):
         longest = sorted(found, key=lambda pair: pair.run.work)
         known = {float(pair.run.settings["training.epochs"]): pair for pair in longest}
@@ -248,8 +243,7 @@ def local_epochs(runs: Sequence[Run]) -> list[Trial]:
             parts = [_epochs_part(epochs, known[epochs]) for epochs in sorted(known)]
             if len(known) == 2:
                 parts.append(gain_part("gain with a third number of local epochs", None))
-            trials.append(pair_trial(parts, list(known.values()), varied))
-    return trials
+            yield pair_trial(parts, list(known.values()), varied)
 
 
 def _epochs_part(epochs: float, pair: PairedRuns) -> ClaimPart:
@@ -257,17 +251,15 @@ def _epochs_part(epochs: float, pair: PairedRuns) -> ClaimPart:
     return gain_part(f"gain with {epochs:g} local epochs", pair, paper)
 
 
-def other_decorrelation(runs: Sequence[Run]) -> list[Trial]:
+def other_decorrelation(runs: Sequence[Run]) -> Iterator[Trial]:
     """10: DeCov and Structured-DeCov do not help, and FedDecorr is better than each; each at its best weight."""
     names = ("decov", "structured_decov")
-    trials = []
     for equal in group([run for run in runs if run.method == "fedavg"], ["regularizers"]):
         pairs = [pair for pair in paired_runs(equal) if pair.is_papers]
         used = [run for run in equal if len(run.regularizers) == 1 and set(run.regularizers) <= set(names)]
         if pairs and used:
             parts = [part for name in names for part in _against(name, used, pairs[0])]
-            trials.append(pair_trial(parts, [pairs[0]]))
-    return trials
+            yield pair_trial(parts, [pairs[0]])
 
 
 def _against(name: str, runs: Sequence[Run], pair: PairedRuns) -> list[ClaimPart]:
@@ -298,10 +290,9 @@ def _other_layers(run: Run) -> str:
     return json.dumps(model, sort_keys=True)
 
 
-def classes_per_client(runs: Sequence[Run]) -> list[Trial]:
+def classes_per_client(runs: Sequence[Run]) -> Iterator[Trial]:
     """12: also with C classes per client."""
     varied = ["partition.per_client"]
-    trials = []
     held = [pair for pair in paired_runs(runs) if pair.run.settings["partition.name"] == "classes"]
     for found in group_pairs(held, varied):
         known = {int(pair.run.settings["partition.per_client"]): pair for pair in found}
@@ -312,5 +303,4 @@ def classes_per_client(runs: Sequence[Run]) -> list[Trial]:
             )
             for count in (2, 3)
         ]
-        trials.append(pair_trial(parts, found, varied))
-    return trials
+        yield pair_trial(parts, found, varied)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from statistics import fmean
 
@@ -44,12 +44,12 @@ def local_significant(summary: Summary) -> float | None:
     return fmean(map(math.log1p, values)) if values else None
 
 
-def rank_of_global_models(runs: Sequence[Run]) -> list[Trial]:
+def rank_of_global_models(runs: Sequence[Run]) -> Iterator[Trial]:
     """1: smaller alpha, lower effective rank and fewer significant singular values of the global model."""
     return _by_heterogeneity(runs, {"effective rank": global_rank, "1 + significant values": global_significant})
 
 
-def rank_of_local_models(runs: Sequence[Run]) -> list[Trial]:
+def rank_of_local_models(runs: Sequence[Run]) -> Iterator[Trial]:
     """2: the same for local models."""
     numbers = {"effective rank": local_rank, "1 + significant values": local_significant}
     return _by_heterogeneity(_with_local_models(runs), numbers)
@@ -60,9 +60,8 @@ def _with_local_models(runs: Sequence[Run]) -> list[Run]:
     return [run for run in runs if run.summary.local_models and run.summary.trains_to_the_end]
 
 
-def _by_heterogeneity(runs: Sequence[Run], numbers: Mapping[str, Number]) -> list[Trial]:
+def _by_heterogeneity(runs: Sequence[Run], numbers: Mapping[str, Number]) -> Iterator[Trial]:
     """Return that numbers are larger on homogeneous data than at any alpha, and at a large alpha than at a small."""
-    trials = []
     plain = [run for run in runs if run.method == "fedavg" and not run.regularizers and run.alpha is not None]
     for equal in group(plain, ["partition.alpha"]):
         *finite, largest = sorted({run.alpha for run in equal if run.alpha is not None})
@@ -70,8 +69,7 @@ def _by_heterogeneity(runs: Sequence[Run], numbers: Mapping[str, Number]) -> lis
             compared = [(alpha, math.inf) for alpha in finite]
             compared += [(finite[0], finite[-1])] if len(finite) > 1 else []
             parts = [_larger(name, of, equal, ends) for name, of in numbers.items() for ends in compared]
-            trials.append(Trial(equal[0].describe(["partition.alpha"]), parts, equal))
-    return trials
+            yield Trial(equal[0].describe(["partition.alpha"]), parts, equal)
 
 
 def _larger(name: str, of: Number, runs: Sequence[Run], alphas: tuple[float, float]) -> ClaimPart:
@@ -96,9 +94,8 @@ def _tail(logs: Sequence[float]) -> float:
     return fmean(logs[len(logs) // 2 :])
 
 
-def tail_of_spectra(runs: Sequence[Run]) -> list[Trial]:
+def tail_of_spectra(runs: Sequence[Run]) -> Iterator[Trial]:
     """3: FedDecorr raises the tail of the spectrum, local and global, at alpha 0.01 and 0.05 where recorded."""
-    trials = []
     for found in group_pairs(paired_runs(runs), ["partition.alpha"]):
         known = {alpha: pair for alpha, pair in by_alpha(found).items() if alpha in STRONGEST}
         parts = [
@@ -107,19 +104,16 @@ def tail_of_spectra(runs: Sequence[Run]) -> list[Trial]:
             for name, of in (("global", global_tail), ("local", local_tail))
         ]
         if parts:
-            trials.append(pair_trial(parts, list(known.values()), ["partition.alpha"]))
-    return trials
+            yield pair_trial(parts, list(known.values()), ["partition.alpha"])
 
 
-def averaging(runs: Sequence[Run]) -> list[Trial]:
+def averaging(runs: Sequence[Run]) -> Iterator[Trial]:
     """F1: the average has a lower rank than the models that it is made of."""
-    trials = []
     plain = [run for run in _with_local_models(runs) if run.method == "fedavg" and not run.regularizers]
     for equal in group([run for run in plain if run.alpha is not None], ["partition.alpha"]):
         alphas = sorted({run.alpha for run in equal if run.alpha is not None})
         parts = [_lowered(alpha, {run.seed: run for run in equal if run.alpha == alpha}) for alpha in alphas]
-        trials.append(Trial(equal[0].describe(["partition.alpha"]), parts, equal))
-    return trials
+        yield Trial(equal[0].describe(["partition.alpha"]), parts, equal)
 
 
 def _lowered(alpha: float, runs: dict[int, Run]) -> ClaimPart:
@@ -128,9 +122,8 @@ def _lowered(alpha: float, runs: dict[int, Run]) -> ClaimPart:
     return ClaimPart(says, lowered, increases(TENTH), PERCENT)
 
 
-def stability(runs: Sequence[Run]) -> list[Trial]:
+def stability(runs: Sequence[Run]) -> Iterator[Trial]:
     """15: within local training the FedDecorr loss of no client grows, nor jumps from one epoch to the next."""
-    trials = []
     held = [run for run in runs if any(TERM in terms for terms in run.summary.local_terms.values())]
     for equal in group(held):
         known = {run.seed: run for run in equal}
@@ -143,8 +136,7 @@ def stability(runs: Sequence[Run]) -> list[Trial]:
                 PERCENT,
             ),
         ]
-        trials.append(Trial(equal[0].describe(), parts, equal))
-    return trials
+        yield Trial(equal[0].describe(), parts, equal)
 
 
 def _curves(summary: Summary) -> list[list[float]]:
