@@ -23,6 +23,7 @@ from feddecorr.cli.export import export, records
 from feddecorr.cli.flower import flower_app
 from feddecorr.cli.list import list_configs
 from feddecorr.cli.partition import convert_beta, partition, privacy
+from feddecorr.cli.probe import probe
 from feddecorr.cli.run import demo, resume, run
 from feddecorr.cli.show import compare, figure, report, show, table, watch
 from feddecorr.cli.sweep import sweep
@@ -67,6 +68,7 @@ app.command()(show)
 app.command()(report)
 app.command()(watch)
 app.command()(diagnose)
+app.command()(probe)
 app.command()(partition)
 app.command()(sweep)
 app.command()(compare)

@@ -82,7 +82,7 @@ def diagnose(  # noqa: PLR0913, PLR0917 - one parameter for each option of the c
     directories = [Path(word) for word in words or [] if "=" not in word or Path(word).is_dir()]
     settings = read_overrides([word for word in words or [] if Path(word) not in directories])
     of_models = bool(directories) or model is not None
-    _refuse_if(
+    refuse_if(
         {
             "nothing to diagnose: name a run, --features FILE, or --model NAME --data NAME": not of_models
             and not features,
@@ -106,28 +106,30 @@ def diagnose(  # noqa: PLR0913, PLR0917 - one parameter for each option of the c
     if features:
         found += _features(features, labels or [])
     if model is not None:
-        settings |= {"model": _named(settings, "model", model), **_data(settings, data)}
+        settings = model_settings(settings, model, data)
         spoken = said(words or []) | {model, str(data)}
         found += _models(settings, Trust(spoken, files=trust), weights, layer=layer, on=on, statistics=statistics)
     _print(found, rounds, picture, json=json)
 
 
-def _refuse_if(problems: Mapping[str, bool]) -> None:
+def refuse_if(problems: Mapping[str, bool]) -> None:
     """Raise the first problem that is there."""
     for message, there in problems.items():
         if there:
             raise UserError(message)
 
 
-def _named(settings: dict[str, Any], key: str, name: str) -> dict[str, Any]:
-    options = settings.get(key, {})
-    return {**options, "name": name} if isinstance(options, dict) else {"name": name}
+def model_settings(settings: dict[str, Any], model: str, data: str | None) -> dict[str, Any]:
+    """Return the settings with a model and data that were named by options."""
 
+    def with_name(key: str, name: str) -> dict[str, Any]:
+        options = settings.get(key, {})
+        return {**options, "name": name} if isinstance(options, dict) else {"name": name}
 
-def _data(settings: dict[str, Any], data: str | None) -> dict[str, Any]:
     if data is None and "data" not in settings:
         raise UserError("--model needs --data: name a data set ('feddecorr list data' shows them)")
-    return {} if data is None else {"data": _named(settings, "data", data)}
+    named = {"model": with_name("model", model)} | ({} if data is None else {"data": with_name("data", data)})
+    return settings | named
 
 
 def _wanted(round: str, clients: str | None) -> Wanted:  # noqa: A002 - the option's name

@@ -56,8 +56,7 @@ class ValidationDiagnosis:
         seen.parts = []
 
     def _add(self, batch: Statistics) -> None:
-        if batch.classes is not None:
-            batch = replace(batch, classes={label: each.without_rows() for label, each in batch.classes.items()})
+        batch = batch.without_rows()
         if self._statistics is not None and self._statistics.classes is None:
             batch = replace(batch, classes=None)
         elif self._statistics is not None and batch.classes is None:

@@ -189,6 +189,11 @@ class Statistics:
         """The number of features, d."""
         return len(self.moments.mean)
 
+    def without_rows(self) -> Statistics:
+        """Return the same with counts, means and traces alone of each class."""
+        kept = {label: factor.without_rows() for label, factor in (self.classes or {}).items()}
+        return self if self.classes is None else Statistics(self.moments, kept)
+
     def sealed(self) -> Statistics:
         """Return the same statistics in a form that is a function of counts, means and covariances alone."""
         if self.classes is None:

@@ -21,7 +21,7 @@ from feddecorr.collapse.diagnosis import Diagnosis, Subject, layer_ranks, measur
 from feddecorr.collapse.measures import Principal, classifier_weight, measure_spread
 from feddecorr.collapse.neural_collapse import DecisionMeasures
 from feddecorr.collapse.representation import capture_representations, find_classifier
-from feddecorr.collapse.statistics import Batch, ChunkStatistics, Statistics, add_up
+from feddecorr.collapse.statistics import Batch, ChunkStatistics, Statistics, add_up, chunks
 from feddecorr.collapse.updates import LayerUpdates, RoundUpdates
 from feddecorr.config.experiment import Experiment
 from feddecorr.config.training import Evaluation
@@ -131,6 +131,12 @@ class Evaluator:
             gathered = add_up(self._look(scores, ChunkStatistics.of, *networks))
             found = Diagnosis.of(name, gathered, subject=subject, measures=self._measures)
         return replace(found, loss=_mean(scores, found.samples).loss)
+
+    def represent(self, model: nn.Module, layer: str | None = None) -> Batch:
+        """Return the representations of all images, with labels and the model's decisions."""
+        with threads(self._threads):
+            found = self._look([], lambda batch: batch, Reference(model, layer=layer))
+            return next(chunks(found, sum(map(len, self._batches))))
 
     def layer_ranks(self, model: nn.Module) -> dict[str, float]:
         """Return how many dimensions there are in what goes into each layer of a model."""
