@@ -50,7 +50,9 @@ def test_the_spectrum_is_that_of_numpy_whatever_the_scale() -> None:
         assert found.stable_rank == pytest.approx((values**2).sum() / values[0] ** 2)
 
 
-@pytest.mark.parametrize("names", ["lora_{}.weight", "lora_{}.default.weight", "lora_embedding_{}.default"])
+@pytest.mark.parametrize(
+    "names", ["lora_{}.weight", "lora_{}.default.weight", "lora_embedding_{}.default"]
+)  # as peft has them
 def test_an_adapter_is_diagnosed_by_its_product(names: str) -> None:
     """Both factors change; the product's change has rank up to twice theirs."""
     a, b = (noise(2, 9), noise(2, 9, seed=1)), (noise(6, 2, seed=2), noise(6, 2, seed=3))
@@ -103,6 +105,15 @@ def test_alignment_is_the_mean_cosine_of_two_clients(
     assert layer.alignment == (None if alignment is None else pytest.approx(alignment, abs=1e-12))
     assert layer.averaged_effective_rank == pytest.approx(rank)
     assert layer.effective_rank == pytest.approx(float(all(map(any, directions))))
+
+
+def test_adapters_of_a_run_count_by_their_layers() -> None:
+    words = ("training.adapter=lora", "training.adapter.rank=2", "training.adapter.layers=features.3", "rounds=1")
+    (record,) = run(*small("evaluation.updates=true", *words))
+    found = record.updates["features.3"]
+    assert "features.3" in record.updates
+    assert 0 < found.effective_rank <= 4 < found.maximum_rank
+    assert found.averaged_effective_rank > found.effective_rank
 
 
 def test_a_run_records_what_a_diagnosis_finds_and_trains_as_without(tmp_path: Path) -> None:

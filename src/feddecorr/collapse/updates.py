@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 Tensors = Mapping[str, Tensor]
 
-LORA = re.compile(r"(.*)\.lora_((?:embedding_)?[AB])((?:\.\w+)?)")
-"""The names of the factors of a low-rank adapter, as peft gives them: layer, factor, adapter."""
+LORA = re.compile(r"(.*?)(?:\.parametrizations\.weight\.\d+)?\.lora_(?:embedding_)?([ABab])((?:\.\w+)?)")
+"""The names of the factors of a low-rank adapter, as peft gives them or `training.adapter`: layer, factor, adapter."""
 
 
 @dataclass(frozen=True)
@@ -190,12 +190,13 @@ def changes(before: nn.Module | Tensors, after: nn.Module | Tensors) -> Iterator
 
 def _of_factors(factor: re.Match[str], old: Tensors, new: Tensors) -> Change | None:
     """Return the change of BA, in factors: [B' −B] [A'; A]; None for B, which comes with A."""
-    name, kind, adapter = factor[1], factor[2][:-1], factor[3]
-    first, second = (f"{name}.lora_{kind}{letter}{adapter}" for letter in "AB")
+    name, letter, adapter = factor.groups()
+    start, end = factor[0][: factor.start(2)], factor[0][factor.end(2) :]
+    first, second = (f"{start}{each}{end}" for each in ("AB" if letter.isupper() else "ab"))
     for each in (first, second):
         if each not in old:
             raise UserError(f"'{factor[0]}' is one factor of a low-rank adapter, but there is no '{each}'")
-    if factor[2].endswith("B"):
+    if letter in "Bb":
         return None
     (a, b), (later_a, later_b) = (
         (each[first].double().flatten(1), each[second].double().flatten(1)) for each in (old, new)
