@@ -1,6 +1,7 @@
 """What hostile clients among ten do to each robust rule and method.
 
-    python -m benchmarks.hostile_clients [--seeds 3] [--record results/hostile_clients.json] [--again ATTACK ...]
+    python -m benchmarks.hostile_clients [--seeds 3] [--methods NAME …] [--settings KEY=VALUE …]
+        [--record results/hostile_clients.json] [--again ATTACK …]
 
 Ten clients learn the digits for 20 rounds; those with the lowest numbers are hostile. For each method, rule, attack and
 number of hostile clients: the test accuracy, the mean of the last five rounds. FedAvg is attacked by one to four
@@ -77,18 +78,18 @@ class Cell(NamedTuple):
         model = NORMALIZED if self.attack in (NORMAL, "statistics") else TOGETHER
         return [*WORDS, *model, f"method={self.method}", *attack, *RULES[self.rule], f"seed={self.seed}"]
 
-    def accuracy(self) -> float | None:
+    def accuracy(self, settings: Sequence[str]) -> float | None:
         """Return the mean accuracy of the last rounds; None where the run ended before."""
         try:
-            records = list(run(*parse_settings(read_overrides(self.words()))))
+            records = list(run(*parse_settings(read_overrides([*self.words(), *settings]))))
         except RunError:
             return None
         return round(statistics.fmean(record.accuracy or 0.0 for record in records[-LAST:]), 4)
 
 
-def cells(seeds: int) -> Iterator[Cell]:
+def cells(seeds: int, methods: Sequence[str]) -> Iterator[Cell]:
     """Return all of them, seed by seed, so that those of a part are of all kinds."""
-    for seed, method, attack, rule in product(range(seeds), COUNTS, (NOBODY, NORMAL, *ATTACKS), RULES):
+    for seed, method, attack, rule in product(range(seeds), methods, (NOBODY, NORMAL, *ATTACKS), RULES):
         if attack != "extra" or method in EXTRA:
             for hostile in COUNTS[method] if attack in ATTACKS else (0,):
                 yield Cell(method, rule, attack, hostile, seed)
@@ -98,22 +99,24 @@ def main() -> None:
     """Measure what is missing, and print the means over seeds."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--methods", nargs="+", default=list(COUNTS), choices=list(COUNTS))
+    parser.add_argument("--settings", nargs="*", default=[], metavar="KEY=VALUE", help="further settings of the runs")
     parser.add_argument("--record", type=Path)
     parser.add_argument("--again", nargs="+", default=[], choices=[NOBODY, NORMAL, *ATTACKS], help="measure these anew")
     arguments = parser.parse_args()
-    wanted = list(cells(arguments.seeds))
+    wanted = list(cells(arguments.seeds, arguments.methods))
     known = _read(arguments.record)
     found = {cell: known[cell.key] for cell in wanted if cell.key in known and cell.attack not in arguments.again}
     missing, started = [cell for cell in wanted if cell not in found], time.perf_counter()
     for done, cell in enumerate(missing, start=1):
-        found[cell] = cell.accuracy()
+        found[cell] = cell.accuracy(arguments.settings)
         left = (time.perf_counter() - started) / done * (len(missing) - done) / 60
         print(f"{done} of {len(missing)} runs, {left:.0f} minutes left: {cell.key} {found[cell]}", file=sys.stderr)
         if arguments.record and (done % KEPT == 0 or done == len(missing)):
-            told = {"settings": WORDS, "seeds": arguments.seeds, "rounds averaged": LAST}
+            told = {"settings": [*WORDS, *arguments.settings], "seeds": arguments.seeds, "rounds averaged": LAST}
             ordered = {cell.key: found[cell] for cell in wanted if cell in found}
             write_record(arguments.record, {**told, "accuracy": ordered})
-    for method in COUNTS:
+    for method in arguments.methods:
         for attack, hostile in dict.fromkeys((c.attack, c.hostile) for c in wanted if c.method == method):
             means = [
                 _mean([found[Cell(method, rule, attack, hostile, seed)] for seed in range(arguments.seeds)])

@@ -1,6 +1,6 @@
 """What a regularizer adds to a training step of MobileNetV2 (batch 64, 3×32×32), as a ratio to plain training.
 
-    python -m benchmarks.loss_cost [--repeats 15] [--record results/loss_cost.json]
+    python -m benchmarks.loss_cost [LOSS …] [--repeats 15] [--batch 64] [--record results/loss_cost.json]
 
 One model in one process with one thread takes single steps, by turns without and with a term (ABBA), so that
 whatever else the machine does hits both alike; it is processor time that is measured, and the quickest step of each
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median
 
@@ -31,7 +31,7 @@ from feddecorr.objective.optimizers import FusedSGD
 from feddecorr.objective.terms import Pass, proximal
 
 Loss = Callable[[Tensor], Tensor]
-BATCH, CLASSES, WEIGHT = 64, 10, 0.1
+CLASSES, WEIGHT = 10, 0.1
 
 
 def singular_decomposed(z: Tensor) -> Tensor:
@@ -67,12 +67,12 @@ ALONE: dict[str, Loss] = {
 }
 
 
-def steps(repeats: int) -> dict[str, tuple[float, float]]:
+def steps(contestants: Sequence[str], repeats: int, batch: int) -> dict[str, tuple[float, float]]:
     """Return the seconds of the quickest training step without and with each contestant."""
     torch.manual_seed(0)
     model = MobileNetV2().build((3, 32, 32), CLASSES).to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch types it only with a device
-    x = torch.randn(BATCH, 3, 32, 32).contiguous(memory_format=torch.channels_last)
-    y = torch.randint(CLASSES, (BATCH,))
+    x = torch.randn(batch, 3, 32, 32).contiguous(memory_format=torch.channels_last)
+    y = torch.randint(CLASSES, (batch,))
     parameters = list(model.parameters())
     optimizer = FusedSGD(parameters, lr=1e-3, momentum=0.9, weight_decay=1e-5)
 
@@ -88,16 +88,17 @@ def steps(repeats: int) -> dict[str, tuple[float, float]]:
         return time.process_time() - started
 
     quickest = {}
-    for name, loss in CONTESTANTS.items():
+    for name in contestants:
+        loss = CONTESTANTS[name]
         turns = [(step(None), step(loss), step(loss), step(None)) for _ in range(repeats + 1)][1:]  # one to warm up
         plain = min(min(first, last) for first, _, _, last in turns)
         quickest[name] = plain, min(min(second, third) for _, second, third, _ in turns)
     return quickest
 
 
-def losses(repeats: int) -> dict[str, list[float]]:
-    """Return the seconds of each loss alone, forward and backward, at n = 64 and d = 1280."""
-    z = torch.randn(BATCH, 1280, requires_grad=True)
+def losses(repeats: int, batch: int) -> dict[str, list[float]]:
+    """Return the seconds of each loss alone, forward and backward, at d = 1280."""
+    z = torch.randn(batch, 1280, requires_grad=True)
     seconds: dict[str, list[float]] = {name: [] for name in ALONE}
     for _ in range(repeats):
         for name, loss in ALONE.items():
@@ -107,12 +108,12 @@ def losses(repeats: int) -> dict[str, list[float]]:
     return seconds
 
 
-def terms(pairs: int) -> dict[str, float]:
+def terms(pairs: int, batch: int) -> dict[str, float]:
     """Return the median milliseconds of FedDecorr's and of FedProx's term on MobileNetV2, each with its gradient."""
     torch.manual_seed(0)
     model = MobileNetV2().build((3, 32, 32), CLASSES)
     parameters = dict(model.named_parameters())
-    z = torch.randn(BATCH, 1280, requires_grad=True)
+    z = torch.randn(batch, 1280, requires_grad=True)
     proximal_term = proximal(1e-3, [parameter.detach() + 0.01 for parameter in parameters.values()])
     forward = Pass(z, z, z, z, parameters)
     contestants: dict[str, Callable[[], object]] = {
@@ -131,19 +132,22 @@ def terms(pairs: int) -> dict[str, float]:
 def main() -> None:
     """Measure, print, and record if asked to."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("losses", nargs="*", default=list(CONTESTANTS), metavar="LOSS", help=", ".join(CONTESTANTS))
     parser.add_argument("--repeats", type=int, default=15)
+    parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--record", type=Path)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     keep_freed_memory()
-    step, alone = steps(arguments.repeats), losses(20 * arguments.repeats)
+    step = steps(arguments.losses, arguments.repeats, arguments.batch)
+    alone = losses(20 * arguments.repeats, arguments.batch)
     for name, (plain, more) in step.items():
         print(f"{name:22} {1000 * more:8.1f} ms a step, {1000 * plain:8.1f} without: {more / plain:.4f}")
     quickest = {name: min(seconds) for name, seconds in alone.items()}
     for name, seconds in quickest.items():
         print(f"{name:22} {1000 * seconds:8.3f} ms alone, forward and backward")
     pairs = 10 * arguments.repeats
-    term = terms(pairs)
+    term = terms(pairs, arguments.batch)
     for name, milliseconds in term.items():
         print(f"{name:22} {milliseconds:8.3f} ms of its term, median of {pairs} alternated pairs")
     if arguments.record:

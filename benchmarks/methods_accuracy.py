@@ -1,6 +1,7 @@
 """Whether every method learns: accuracy on the digits, Dirichlet alpha 0.5, all options at their defaults.
 
-    python -m benchmarks.methods_accuracy [METHOD[,SETTING=VALUE …] …] [--seeds 2] [--rounds 12] [--record FILE.json]
+    python -m benchmarks.methods_accuracy [METHOD[,SETTING=VALUE …] …] [--seeds 2] [--rounds 12]
+        [--settings KEY=VALUE …] [--record FILE.json]
 
 Each run is `feddecorr run method=NAME … seed=S rounds=R`; a setting without a dot is an option of the method.
 Under BatchNorm the accuracy swings from round to round, so that the mean of the last five rounds is compared. The
@@ -62,6 +63,7 @@ def main() -> None:
     parser.add_argument("methods", nargs="*", default=list(METHODS.table), metavar="METHOD")
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=12)
+    parser.add_argument("--settings", nargs="*", default=[], metavar="KEY=VALUE", help="further settings of the runs")
     parser.add_argument("--record", type=Path)
     arguments = parser.parse_args()
     keep_freed_memory()
@@ -73,7 +75,7 @@ def main() -> None:
         for contestant in dict.fromkeys(arguments.methods):
             name, *options = contestant.split(",")
             settings = [option if "." in option.partition("=")[0] else f"method.{option}" for option in options]
-            words = " ".join([f"method={name}", *settings])
+            words = " ".join([f"method={name}", *settings, *arguments.settings])
             command = f"feddecorr run {words} seed={seed} rounds={arguments.rounds}"
             if command not in curves:
                 curves[command] = measure(command.split()[2:])

@@ -1,6 +1,7 @@
 """What each method costs a client, as a ratio to FedAvg: MobileNetV2, 3×32×32, batch 64.
 
-    python -m benchmarks.methods_cost [METHOD …] [--repeats 6] [--record results/methods_cost.json]
+    python -m benchmarks.methods_cost [METHOD …] [--repeats 6] [--settings KEY=VALUE …]
+        [--record results/methods_cost.json]
 
 In one process the methods take turns to play the same client's second round (so that it remembers its first), two
 epochs of two steps with all that comes before and after them: references, control variates, what is sent and
@@ -42,12 +43,12 @@ LIMITS = {"fedprox": 1.03, "scaffold": 1.05, "moon": 1.45, "fedntd": 1.2}
 """The paper's table of computation times gives FedProx 1.81 and MOON 1.82 (CIFAR-10)."""
 
 
-def prepare(contestant: str) -> Callable[[], float]:
+def prepare(contestant: str, settings: Sequence[str]) -> Callable[[], float]:
     """Return what plays a client's second round and returns its seconds of processor time."""
     name = contestant.removesuffix(AUGMENTED).removesuffix(DECORRELATED)
     augment = "crop,flip" if contestant.endswith(AUGMENTED) else "none"
     regularizer = "feddecorr" if contestant.endswith(DECORRELATED) else "none"
-    words = [*WORDS, f"method={name}", f"data.augment={augment}", f"regularizers={regularizer}"]
+    words = [*WORDS, *settings, f"method={name}", f"data.augment={augment}", f"regularizers={regularizer}"]
     simulation = Simulation(parse_settings(read_overrides(words))[0])
     client, server = Client(simulation.task), simulation.federation.start()
     method = simulation.task.experiment.method
@@ -63,12 +64,12 @@ def prepare(contestant: str) -> Callable[[], float]:
     return play
 
 
-def measure(methods: Sequence[str], repeats: int) -> dict[str, Any]:
+def measure(methods: Sequence[str], repeats: int, settings: Sequence[str] = ()) -> dict[str, Any]:
     """Return the ratio of each to FedAvg, and all times."""
     names = list(dict.fromkeys(["fedavg", f"fedavg{DECORRELATED}", *methods]))
     if referring := [f"{name}{AUGMENTED}" for name in names if name in WITH_REFERENCES]:
         names += [f"fedavg{AUGMENTED}", *referring]
-    players = {name: prepare(name) for name in names}
+    players = {name: prepare(name, settings) for name in names}
     seconds: dict[str, list[float]] = {name: [] for name in names}
     for turn in range(repeats):
         for name in names if turn % 2 else reversed(names):
@@ -87,11 +88,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("methods", nargs="*", default=list(METHODS.table), metavar="METHOD")
     parser.add_argument("--repeats", type=int, default=6)
+    parser.add_argument("--settings", nargs="*", default=[], metavar="KEY=VALUE", help="further settings of the runs")
     parser.add_argument("--record", type=Path)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     keep_freed_memory()
-    found = measure(arguments.methods, arguments.repeats)
+    found = measure(arguments.methods, arguments.repeats, arguments.settings)
     for name, ratio in found["ratio to FedAvg"].items():
         limit = f", at most {LIMITS[name]} wanted" if name in LIMITS else ""
         seconds = min(found["seconds of each turn"][name]) / STEPS

@@ -1,7 +1,5 @@
 """What methods cost is measured for every one of them."""
 
-import pytest
-
 from benchmarks import methods_cost
 from feddecorr.methods import METHODS
 
@@ -11,10 +9,9 @@ TINY = [
 ]  # fmt: skip
 
 
-def test_every_method_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_method_is_measured() -> None:
     """FedAvg also with FedDecorr, methods with references also on augmented images, beside FedAvg on such."""
-    monkeypatch.setattr(methods_cost, "WORDS", TINY)
-    found = methods_cost.measure(list(METHODS.table), repeats=1)
+    found = methods_cost.measure(list(METHODS.table), repeats=1, settings=TINY)
     augmented = {f"{name}{methods_cost.AUGMENTED}" for name in ("fedavg", *methods_cost.WITH_REFERENCES)}
     assert set(found["ratio to FedAvg"]) == {*METHODS.table, *augmented, f"fedavg{methods_cost.DECORRELATED}"}
     assert all(ratio > 0 for ratio in found["ratio to FedAvg"].values())

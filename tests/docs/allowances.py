@@ -21,10 +21,6 @@ ONLY_PARSED = {
     "feddecorr flower proxy": "is a server in front of such; tests/flower/test_network.py starts the documented one",
     "python -m benchmarks.flower": "starts Ray at least three times: a minute of the processor",
     "python -m benchmarks.flower_deployment": "takes at least four runs on SuperNodes",
-    "python -m benchmarks.hostile_clients": "takes at least 28 runs",
-    "python -m benchmarks.loss_cost": "takes at least 24 steps of MobileNetV2 with 64 images",
-    "python -m benchmarks.methods_accuracy": "takes at least a full round of each of its 19 contestants",
-    "python -m benchmarks.methods_cost": "takes at least 200 steps of MobileNetV2 with 64 images",
 }
 """Beginnings of commands that have no quick form; their programs are imported and read the words, no more."""
 
@@ -33,6 +29,12 @@ WHERE_INSTALLED = {"openssl", "ssh-keygen"}
 
 SHORT_RUN = "rounds=1 training.epochs=1"
 """What shortens every run, whether a command or Python starts it: later words win."""
+
+TINY_RUN = (
+    "data=synthetic data.train=60 data.test=20 data.size=8 partition.minimum=2 model=convnet model.widths=[4] "
+    "training.epochs=1 training.batch=10 rounds=1 evaluation.final=1"
+)
+"""What leaves next to nothing of a benchmark's runs."""
 
 SHORTER = {
     r"feddecorr run": SHORT_RUN,
@@ -50,8 +52,12 @@ SHORTER = {
     r"python -m benchmarks\.augmentation_cost": "--repeats 1 --size 8",
     r"python -m benchmarks\.diagnosis_cost": "--images 40 --repeats 1",
     r"python -m benchmarks\.flower_scale": "--nodes 20 --cohort 3 --rounds 3",
+    r"python -m benchmarks\.hostile_clients": f"--seeds 1 --methods feddyn --settings {TINY_RUN}",
+    r"python -m benchmarks\.loss_cost": "feddecorr singular --repeats 1 --batch 4",
     r"python -m benchmarks\.loss_scale": "data=digits model.widths=[16,32] training.epochs=1 rounds=1"
     " --seeds 1 --paper 0.1 --released 0.1",
+    r"python -m benchmarks\.methods_accuracy": f"--seeds 1 --rounds 1 --settings {TINY_RUN}",
+    r"python -m benchmarks\.methods_cost": f"moon --repeats 1 --settings {TINY_RUN} clients=2",
     r"python -m benchmarks\.precision": "lenet --rounds 1",
 }
 """What is added to commands that begin so, that they do less of the same."""

@@ -56,9 +56,11 @@ def test_the_callers_settings_are_left_alone() -> None:
         ["evaluation.clients=true", "regularizers=feddecorr", "method=moon"],
         ["training.clients_per_batch=2"],
         ["training.clients_per_batch=auto", "regularizers=feddecorr"],
+        ["training.precision=bf16", "engine=pool", "engine.workers=1"],
     ],
 )
 def test_a_run_builds_its_network_once(words: list[str]) -> None:
+    """In its own process; each worker builds one, too."""
     before = outside.Counted.builds
     found = result(run(*small("model=outside:Counted", "model.widths=[8,16]", *words)))
     assert outside.Counted.builds == before + 1
