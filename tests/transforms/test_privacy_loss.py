@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.stats import norm
 
+from feddecorr.errors import UserError
 from feddecorr.transforms import privacy_loss
 from feddecorr.transforms.privacy_loss import NeighboringRelation, epsilon
 
@@ -133,3 +134,12 @@ def test_more_of_everything_costs_more() -> None:
     for dearer in (cost(rate=0.2), cost(noise=1.5), cost(steps=25), cost(delta=1e-20)):
         assert np.all(dearer > cost())
     assert cost()[1] > cost()[0]
+
+
+@pytest.mark.parametrize(("noise", "steps", "delta"), [(5e-324, 1, 1e-5), (0.5, 10**9, 1e-5), (1.0, 100, 1e-300)])
+@pytest.mark.parametrize("neighbours", NeighboringRelation)
+def test_what_cannot_be_computed_is_told(
+    noise: float, steps: int, delta: float, neighbours: NeighboringRelation
+) -> None:
+    with pytest.raises(UserError, match=f"no epsilon can be computed for .*rounds={steps}"):
+        epsilon(0.5, noise, steps, delta, neighbours)

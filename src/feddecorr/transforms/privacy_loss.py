@@ -24,6 +24,8 @@ from numpy.typing import NDArray
 from scipy.fft import irfft, rfft
 from scipy.special import logsumexp, ndtr
 
+from feddecorr.errors import UserError
+
 Numbers = NDArray[np.floating[Any]]
 
 CELLS = 1 << 16
@@ -56,9 +58,19 @@ def epsilon(rate: float, noise_multiplier: float, steps: int, delta: float, rela
     """Return ε after `steps` rounds with a sampling rate and a noise multiplier; never below 0."""
     if not steps:
         return 0.0
-    reach = math.sqrt(2 * math.log(steps / (delta * NEGLIGIBLE)))
-    mechanism = SubsampledGaussian(rate, SENSITIVITY[relation] / noise_multiplier, reach)
-    return max(_spent(one_round, mechanism.width, steps, delta) for one_round in mechanism.losses(relation))
+    try:
+        reach = math.sqrt(2 * math.log(steps / (delta * NEGLIGIBLE)))
+        mechanism = SubsampledGaussian(rate, SENSITIVITY[relation] / noise_multiplier, reach)
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = max(_spent(one_round, mechanism.width, steps, delta) for one_round in mechanism.losses(relation))
+    except (ArithmeticError, ValueError):  # Python's floats raise these where NumPy's become infinite
+        found = math.inf
+    if not math.isfinite(found):
+        raise UserError(
+            f"no epsilon can be computed for noise_multiplier={noise_multiplier:g}, rounds={steps} and delta={delta:g}:"
+            " it is beyond all that protects, or delta too small for floating-point numbers"
+        )
+    return found
 
 
 @dataclass(frozen=True)
@@ -231,7 +243,7 @@ def _spent(one_round: OneRound, width: float, steps: int, delta: float) -> float
     for _ in range(HALVINGS):
         middle = (low + high) / 2
         low, high = (low, middle) if spends(middle) <= delta else (middle, high)
-    return high
+    return high if spends(high) <= delta else math.inf
 
 
 def _locate(one: LossDistribution, steps: int, delta: float) -> tuple[float, float, float]:
