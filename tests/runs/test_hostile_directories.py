@@ -1,6 +1,8 @@
 """Directories of strangers, tried as an attacker would: nothing outside of them is written, removed or waited for."""
 
 import json
+import os
+import re
 import shutil
 import signal
 import sqlite3
@@ -10,7 +12,16 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
-from benchmarks.torture.hostile_directories import COMMANDS, LAYOUTS, OVER_FOLDERS, PRECIOUS, make_home, owned, tree
+from benchmarks.torture.hostile_directories import (
+    COMMANDS,
+    LAYOUTS,
+    OVER_FOLDERS,
+    PRECIOUS,
+    make_home,
+    owned,
+    sparse,
+    tree,
+)
 from command_line import CommandLine
 from small import small
 
@@ -214,3 +225,33 @@ def test_settings_of_wandb_are_not_taken_from_a_run(out: Path, feddecorr: Comman
     refused = feddecorr("resume", out, "rounds=3", "trackers=wandb")
     assert refused.code == 2
     assert "wandb/settings" in refused.err
+
+
+def test_looking_at_a_run_opens_no_file_that_its_settings_name(out: Path, feddecorr: CommandLine) -> None:
+    """Going on does, and refuses what is no file: a pipe would be waited for, a device read without end."""
+    pipe, settings = out.parent / "pipe", out / "experiment.json"
+    os.mkfifo(pipe)
+    stored = json.loads(settings.read_text())
+    settings.write_text(json.dumps({**stored, "partition": {"name": "file", "path": str(pipe)}}))
+    with within(60):
+        assert "<td>a</td>" in LivePage([out.parent]).current()[1]
+        assert [feddecorr(word, out).code for word in ("show", "table")] == [0, 0]
+        refused = feddecorr("resume", out, "rounds=3")
+    assert refused.code == 2
+    assert f"{pipe} is not a file" in refused.err
+
+
+@pytest.mark.parametrize(
+    "words", ["run {}.toml", "table {}.jsonl", "claims {}", "run data=digits partition=file partition.path={}.json"]
+)
+def test_what_is_read_at_once_is_a_file_of_bounded_size(words: str, tmp_path: Path, feddecorr: CommandLine) -> None:
+    for make, why in ((os.mkfifo, "is not a file"), (sparse, "larger than 268,435,456 bytes|longer than 268,435,456")):
+        folder = tmp_path / make.__name__
+        folder.mkdir()
+        for name in ("plan.toml", "plan.jsonl", "plan.json"):
+            make(folder / name)
+        target = folder if "claims" in words else folder / "plan"
+        with within(60):
+            refused = feddecorr(*words.format(target).split())
+        assert refused.code == 2
+        assert re.search(why, refused.err)

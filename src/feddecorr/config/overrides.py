@@ -11,6 +11,7 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+from feddecorr.core.limits import read_plain
 from feddecorr.core.text import is_text, parse_json, read_list
 from feddecorr.errors import UserError
 
@@ -67,7 +68,7 @@ def said(words: Iterable[str]) -> frozenset[str]:
 def read_file(path: Path) -> dict[str, Any]:
     """Return the settings of a TOML or JSON file."""
     try:
-        text = path.read_text()
+        text = read_plain(path).decode()
     except FileNotFoundError as error:
         raise UserError(f"'{path}' is neither a setting (key=value) nor a file that is there") from error
     except OSError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import stat
 import zipfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -28,7 +29,7 @@ The largest archive of the public data sets stays below a fourth of it.
 """
 
 MEMBER = 256 << 20
-"""Bytes that a file in an archive may have."""
+"""Bytes that a file in an archive may have, and any that is read at once: a picture, settings, a split."""
 
 MEMBERS = 400_000
 """Files that an archive may hold."""
@@ -126,6 +127,7 @@ AnyArray = NDArray[Any]
 def read_npz(path: Path) -> dict[str, AnyArray]:
     """Return the arrays by name; nothing is unpickled, and sizes count that are read, not those that are claimed."""
     try:
+        check_plain(path)
         return dict(_arrays(path))
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
@@ -167,6 +169,21 @@ def read_npy_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[
         return read(io.BytesIO(length + stream.read(size)))
     except MemoryError as error:  # Python's parser
         raise ValueError("its header is nested too deeply") from error
+
+
+def check_plain(path: Path, most: int | None = None) -> None:
+    """Refuse what is no file, since it could be waited for or read without end, and a file of more bytes."""
+    about = path.stat()
+    if not stat.S_ISREG(about.st_mode):
+        raise UserError(f"{path} is not a file")
+    if most is not None and about.st_size > most:
+        raise UserError(f"{path}: refused, for it is larger than {most:,} bytes")
+
+
+def read_plain(path: Path) -> bytes:
+    """Return the content of a file, which is read at once and therefore bounded."""
+    check_plain(path, MEMBER)
+    return path.read_bytes()
 
 
 def read_at_most(stream: IO[bytes] | io.BufferedIOBase, limit: int) -> bytearray:

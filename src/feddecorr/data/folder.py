@@ -10,7 +10,7 @@ import torch
 from pydantic import Field, PositiveInt
 
 from feddecorr.core.files import reading
-from feddecorr.core.limits import MEMBER, Allowance, check_classes
+from feddecorr.core.limits import Allowance, check_classes, read_plain
 from feddecorr.data import cache
 from feddecorr.data.dataset import Dataset, Images, UserData, split_off_test
 from feddecorr.data.pictures import SUFFIXES, allowance_of, decode_all, is_grey
@@ -40,7 +40,7 @@ class Folder(UserData):
         name = f"folder-{digest_of([str(self.path), str(self.size)])[:16]}"
         state = digest_of([f"{path} {label} {stamp_of(path)}" for path, label in train + test])
         if not cache.is_current(name, source=state):
-            grey = all(is_grey(str(path), read_picture(path)) for path, _ in train + test)
+            grey = all(is_grey(str(path), read_plain(path)) for path, _ in train + test)
             allowance = allowance_of(sum(path.stat().st_size for path, _ in train + test))
             found = [self._decode(part, allowance, grey=grey) for part in (train, test)]
             dataset = Dataset.of(found[0], found[1], classes)
@@ -69,18 +69,9 @@ class Folder(UserData):
     def _decode(self, pictures: Labelled, allowance: Allowance, *, grey: bool) -> Images:
         if not pictures:
             raise UserError(f"{self.path}: no test image; a class needs at least five pictures to give one")
-        contents = ((str(path), read_picture(path)) for path, _ in pictures)
+        contents = ((str(path), read_plain(path)) for path, _ in pictures)
         pixels = decode_all(contents, len(pictures), allowance=allowance, size=self.size, grey=grey)
         return Images(pixels, torch.tensor([label for _, label in pictures]))
-
-
-def read_picture(path: Path) -> bytes:
-    """Return the content of a picture's file."""
-    if not path.is_file():
-        raise UserError(f"{path} is not a file")
-    if path.stat().st_size > MEMBER:
-        raise UserError(f"{path}: refused, for it is larger than {MEMBER:,} bytes")
-    return path.read_bytes()
 
 
 def digest_of(lines: Sequence[str]) -> str:

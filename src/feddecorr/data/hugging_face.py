@@ -13,12 +13,12 @@ import torch
 from pydantic import Field, PositiveInt, field_validator
 
 from feddecorr.core.files import read_json, reading
-from feddecorr.core.limits import CLASSES, brief, check_classes, check_labels
+from feddecorr.core.limits import CLASSES, brief, check_classes, check_labels, read_plain
 from feddecorr.core.text import parse_json
 from feddecorr.data import cache
 from feddecorr.data.arrow import ArrowReader
 from feddecorr.data.dataset import Dataset, Images, UserData, split_off_test
-from feddecorr.data.folder import TEST_NAMES, digest_of, read_picture, stamp_of
+from feddecorr.data.folder import TEST_NAMES, digest_of, stamp_of
 from feddecorr.data.pictures import allowance_of, decode_all, is_grey
 from feddecorr.errors import UserError, nearest
 
@@ -138,7 +138,7 @@ class HuggingFace(UserData):
             raise UserError(
                 f"{where}: its picture lies at '{brief(place)}', and only pictures in the data set itself are read"
             )
-        return read_picture(file)
+        return read_plain(file)
 
 
 def _splits(root: Path) -> Files:

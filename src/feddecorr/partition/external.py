@@ -14,6 +14,7 @@ import numpy as np
 from pydantic import Field, TypeAdapter, ValidationError, ValidationInfo, field_validator
 
 from feddecorr.core.files import write_bytes
+from feddecorr.core.limits import read_plain
 from feddecorr.core.trust import import_named
 from feddecorr.errors import UserError, nearest
 from feddecorr.partition.split import UNASSIGNED, Indices, Partition, Parts
@@ -61,7 +62,9 @@ class SplitFile(ExternalSplit):
     @classmethod
     def _pin(cls, digest: str, info: ValidationInfo) -> str:
         """Keep the digest with the experiment, so that a run is never resumed with another split."""
-        return digest or (_digest(info.data["path"]) if "path" in info.data else "")
+        if digest or "path" not in info.data or (info.context is not None and info.context.closed):
+            return digest
+        return _digest(info.data["path"])
 
     def assign(self, labels: Indices, clients: int, stream: np.random.RandomState) -> Indices:  # noqa: ARG002 - nothing is drawn
         """Read the file, if it still has the recorded digest."""
@@ -73,7 +76,7 @@ class SplitFile(ExternalSplit):
 
 def _digest(path: Path) -> str:
     try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
+        return hashlib.sha256(read_plain(path)).hexdigest()
     except OSError as error:
         raise UserError(f"the split {path} cannot be read: {error.strerror}") from error
 
@@ -81,7 +84,7 @@ def _digest(path: Path) -> str:
 def read_split(path: Path) -> Parts:
     """Return the split that a JSON file holds."""
     try:
-        lists = _LISTS.validate_json(path.read_bytes())
+        lists = _LISTS.validate_json(read_plain(path))
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]
         place = "".join(f"[{part}]" for part in problem["loc"])

@@ -20,11 +20,13 @@ from feddecorr.config.experiment import Experiment
 from feddecorr.config.overrides import flatten
 from feddecorr.config.training import SCHEDULES
 from feddecorr.core.files import write_bytes
+from feddecorr.core.limits import check_plain
 from feddecorr.core.text import parse_json, to_json
 from feddecorr.core.trust import CLOSED
 from feddecorr.errors import UserError
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.evaluation import is_due
+from feddecorr.runs.record import LONGEST
 from feddecorr.settings.flat import command, parse_settings
 from feddecorr.settings.options import RunOptions
 
@@ -332,16 +334,24 @@ def _read(path: Path) -> Iterator[Summary]:
                     raise
                 warnings.warn(f"{directory} is left out: {error}", stacklevel=2)
         return
-    try:
-        lines = path.read_text().splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} is neither a directory nor a file of records that can be read: {error}") from error
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(_lines(path), start=1):
         try:
-            yield Summary.from_dict(parse_json(line.encode()))
+            yield Summary.from_dict(parse_json(line))
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             hint = "'feddecorr records DIR -o FILE.jsonl' writes such files"
             raise UserError(f"{path}, line {number}: not the record of a run ({_reason(error)}); {hint}") from error
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    try:
+        check_plain(path)
+        with path.open("rb") as file:
+            while line := file.readline(LONGEST):
+                if len(line) == LONGEST:
+                    raise UserError(f"{path}: a record is longer than {LONGEST:,} bytes")
+                yield line
+    except OSError as error:
+        raise UserError(f"{path} is neither a directory nor a file of records that can be read: {error}") from error
 
 
 def _reason(error: Exception) -> str:

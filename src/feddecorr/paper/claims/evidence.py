@@ -16,6 +16,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, PositiveInt, ValidationError, field_validator
 
 from feddecorr.config.overrides import flatten
+from feddecorr.core.limits import read_plain
 from feddecorr.errors import UserError, nearest
 from feddecorr.paper.studies import STUDIES
 from feddecorr.results.conditions import Condition, by_name
@@ -78,7 +79,7 @@ class Plan:
 def read_plan(path: Path) -> Plan:
     """Return the plan that a file declares."""
     try:
-        document = tomllib.loads(path.read_text())
+        document = tomllib.loads(read_plain(path).decode())
         unknown = document.keys() - {"question"}
         if unknown:
             raise UserError(f"{path}: a plan has [[question]] tables alone, not {', '.join(sorted(unknown))}")
