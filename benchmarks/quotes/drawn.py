@@ -1,10 +1,11 @@
-"""The figures of the reproduction's page, drawn from the recorded runs."""
+"""The figures of the tutorial and of the reproduction's page, drawn from the recorded runs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
 
+from benchmarks.quotes import first_hour
 from benchmarks.quotes.judged import judged
 from benchmarks.quotes.pairs import ALPHA, main_runs
 from benchmarks.quotes.records import ROOT
@@ -13,7 +14,7 @@ from feddecorr.report.picture import Picture
 from feddecorr.report.printed import save
 from feddecorr.report.run_figures import FIGURES, FigureData
 
-FOLDER = ROOT / "docs" / "reproduction"
+FOLDER = ROOT / "docs"
 
 
 def _of_runs(figure: str, scale: str, left_out: tuple[float, ...] = ()) -> Callable[[], Picture]:
@@ -27,14 +28,16 @@ def _of_runs(figure: str, scale: str, left_out: tuple[float, ...] = ()) -> Calla
 
 
 PICTURES: dict[str, Callable[[], Picture]] = {
-    "spectra": _of_runs("spectra", "small"),
-    "local-spectra": _of_runs("local-spectra", "small"),
-    "accuracy": _of_runs("accuracy", "small", (0.01, 0.25)),
-    "accuracy-many": _of_runs("accuracy", "many", (0.01, 0.25)),
-    "forest": lambda: forest(judged()),
-    "gains": lambda: gains_by_round(judged()),
+    "tutorial/spectra": first_hour.spectra,
+    "tutorial/accuracy": first_hour.accuracy,
+    "reproduction/spectra": _of_runs("spectra", "small"),
+    "reproduction/local-spectra": _of_runs("local-spectra", "small"),
+    "reproduction/accuracy": _of_runs("accuracy", "small", (0.01, 0.25)),
+    "reproduction/accuracy-many": _of_runs("accuracy", "many", (0.01, 0.25)),
+    "reproduction/forest": lambda: forest(judged()),
+    "reproduction/gains": lambda: gains_by_round(judged()),
 }
-"""By file name."""
+"""By their place in the documentation."""
 
 
 def draw(folder: Path = FOLDER) -> None:

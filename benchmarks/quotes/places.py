@@ -5,7 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from benchmarks.quotes import costs, faults, flower, hostile, judged, pairs, reached, speeds, studied, theory
+from benchmarks.quotes import (
+    costs,
+    faults,
+    first_hour,
+    flower,
+    hostile,
+    judged,
+    pairs,
+    reached,
+    speeds,
+    studied,
+    theory,
+)
 
 DEAD = {
     "Features that never vary": [
@@ -19,6 +31,12 @@ DEAD = {
 }
 PLACE = re.compile(r"(<!-- quote ([a-z-]+) -->)(\s*).*?(\s*)(<!-- end -->)", re.DOTALL)
 QUOTES: dict[str, Callable[[], str]] = {
+    "first-runs": lambda: first_hour.outputs("skewed", "even"),
+    "first-diagnosis": first_hour.diagnosis,
+    "cured-run": lambda: first_hour.outputs("cured"),
+    "first-runs-over-seeds": first_hour.over_seeds,
+    "first-gain": first_hour.gain,
+    "demo": first_hour.demo,
     "loss-scale": reached.loss_scale,
     "loss-cost": costs.loss_cost,
     "step-of-loss": costs.step_of_loss,

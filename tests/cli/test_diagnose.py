@@ -30,12 +30,12 @@ def features(tmp_path: Path) -> Path:
 
 
 def test_features_are_answered_in_numbers_words_and_a_picture(feddecorr: CommandLine, features: Path) -> None:
-    """Rank 3 in 40 dimensions is called a collapse; the page needs no network."""
+    """Rank 3 in 40 dimensions may be all that a task needs; what would tell is said. The page needs no network."""
     outcome = feddecorr("diagnose", "--features", features)
     assert outcome.code == 0
     assert "numerical_rank" in outcome.out
     assert "of 40 possible dimensions" in outcome.out
-    assert "dimensional collapse" in outcome.out
+    assert "cannot be told without labels" in outcome.out
     assert str(Path("diagnosis.html").resolve()) in outcome.err.replace("\n", "")
     assert "src=" not in Path("diagnosis.html").read_text().split("<body>")[1]
 
@@ -54,7 +54,8 @@ def test_labels_tell_which_collapse_it_is(feddecorr: CommandLine, features: Path
     np.save(tmp_path / "tight.npy", np.eye(30, 40)[labels] + 1e-3 * np.random.default_rng(1).normal(size=(120, 40)))
     np.save(tmp_path / "labels.npy", labels)
     found = feddecorr("diagnose", "--features", "tight.npy", "--labels", "labels.npy", "--json").document
-    assert "neural collapse, which is good" in " ".join(found["answer"])
+    assert found["verdict"] == "neural collapse"
+    assert "Neural collapse, which is good" in " ".join(found["answer"])
     assert found["nc1_variability"] < 1e-3
 
 
@@ -75,6 +76,7 @@ def test_runs_are_compared_with_the_homogeneous_one(feddecorr: CommandLine, tmp_
     outcome = feddecorr("diagnose", tmp_path / "skewed", tmp_path / "alpha=inf", "--clients", "0,3")
     assert outcome.code == 0
     assert "as of alpha=inf (homogeneous), round 1, global" in outcome.out
+    assert outcome.out.count("At the start, with random weights, its effective rank was") == 2
     assert "skewed (α = 0.3), round 1, client 3" in outcome.out
     page = Path("diagnosis.html").read_text()
     assert "Local models" in page
@@ -88,6 +90,7 @@ def test_any_model_with_its_weights(feddecorr: CommandLine, tmp_path: Path) -> N
     outcome = feddecorr("diagnose", *words, "--weights", tmp_path / "a" / "weights.safetensors", "--json")
     assert outcome.document["effective_rank"] == pytest.approx(last.effective_rank)
     assert outcome.document["accuracy"] == last.accuracy
+    assert outcome.document["verdict"] != "untrained" == feddecorr("diagnose", *words, "--json").document["verdict"]
     torch.save(last.state, tmp_path / "w.pt")
     assert feddecorr("diagnose", *words, "--weights", "w.pt", "--json").document["accuracy"] == last.accuracy
 

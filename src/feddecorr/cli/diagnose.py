@@ -186,6 +186,7 @@ COLUMNS = {
     "significant": "significant_singular_values",
     "for 99 %": "dimensions_for_99_percent",
     "participation ratio": "participation_ratio",
+    "collapse score": "collapse_score",
     "NC1": "nc1_variability",
     "CKA": "linear_cka",
 }
@@ -197,9 +198,13 @@ def _print(found: Sequence[Diagnosis], rounds: Sequence[Examination], picture: P
     from feddecorr.report.diagnosis_page import write_diagnosis
 
     write_diagnosis(found, picture, list(_sections(rounds)))
-    answers = [each.answer(find_reference(each, found)) for each in found]
+    references = [find_reference(each, found) for each in found]
+    answers = [each.answer(reference) for each, reference in zip(found, references, strict=True)]
     if json:
-        documents = [{**each.to_dict(), "answer": answer} for each, answer in zip(found, answers, strict=True)]
+        documents = [
+            {**each.to_dict(), "verdict": each.verdict(reference), "answer": answer}
+            for each, reference, answer in zip(found, references, answers, strict=True)
+        ]
         further = {"picture": str(picture.resolve()), "others": documents[1:], **_documents(rounds)}
         print_json({**documents[0], **further})
         return

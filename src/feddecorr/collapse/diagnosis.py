@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from feddecorr.collapse import spectrum
+from feddecorr.collapse import spectrum, verdict
 from feddecorr.collapse.measures import (
     DOCUMENT,
     MEMORY,
-    Measures,
     Principal,
     ReferenceMeasures,
     WeightMeasures,
@@ -27,7 +26,7 @@ from feddecorr.collapse.measures import (
     measure_spread,
     measure_weights,
 )
-from feddecorr.collapse.neural_collapse import ClassMeasures, DecisionMeasures, measure_classes, measure_decisions
+from feddecorr.collapse.neural_collapse import DecisionMeasures, measure_classes, measure_decisions
 from feddecorr.collapse.representation import CONVOLUTIONS, capture_representations, find_classifier
 from feddecorr.collapse.statistics import Batch, ClassSpread, Gathered, Moments, gather
 from feddecorr.errors import UserError
@@ -52,7 +51,7 @@ def measure_custom(
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Diagnosis(ReferenceMeasures, WeightMeasures, DecisionMeasures, ClassMeasures, Measures):
+class Diagnosis(ReferenceMeasures, WeightMeasures, DecisionMeasures, verdict.Judged):
     """What was found out about one model's representations: from the pass over them to the report, this one value.
 
     Every measure is a field: `diagnosis.effective_rank`. None is what cannot be told, such as neural collapse
@@ -127,6 +126,10 @@ class Diagnosis(ReferenceMeasures, WeightMeasures, DecisionMeasures, ClassMeasur
         said = list(sentences(self, reference))
         return said if self.client is None else said[:2]  # clients are many
 
+    def verdict(self, reference: Diagnosis | None = None) -> str:
+        """Return the answer as one of the words of docs/diagnosis.md, such as `collapsed` or `cannot tell`."""
+        return verdict.verdict(self, reference)
+
     def __repr__(self) -> str:
         return f"<Diagnosis of {self.name}: effective rank {self.effective_rank:.1f} of {self.maximum_rank}>"
 
@@ -179,6 +182,7 @@ MEANINGS = {
     "dimensions": "features, d",
     "maximum_rank": "dimensions that this many samples can span: min(samples − 1, d)",
     "effective_rank": "exp of the entropy of the covariance's singular values",
+    "start_effective_rank": "effective rank of the same network before training",
     "effective_rank_of_features": "the same of the centred features' singular values",
     "rankme": "the same of the features as they are, not centred",
     "participation_ratio": "(Σλ)² / Σλ²",
@@ -195,6 +199,8 @@ MEANINGS = {
     "feddecorr_loss_released": "the same as the authors' code scales it",
     "dead_features": "features that never vary",
     "classes": "classes among the labels",
+    "class_mean_rank": "dimensions that the means of the classes use, of at most classes − 1",
+    "collapse_score": "share of those dimensions that the means do not use: 0 is none, 1 is a total collapse",
     "within_class_share": "share of the variance that is within classes",
     "nc1_variability": "NC1: spread within classes by spread between them; 0 when collapsed",
     "nc2_norm_variation": "NC2: do class means lie equally far from the centre? 0: yes",
@@ -211,9 +217,6 @@ MEANINGS = {
     "mean_principal_angle": "degrees between its strongest directions and the reference's",
 }
 """What each measure is that is one number, in the order of the table."""
-
-FEW, LITTLE = 0.1, 0.5
-"""Shares of the dimensions that would be needed, or are possible, below which words become strong or cautious."""
 
 
 def rows(found: Diagnosis) -> list[list[str]]:
@@ -237,7 +240,7 @@ def sentences(found: Diagnosis, reference: Diagnosis | None = None) -> Iterator[
     )
     if reference is not None and reference.name != found.name:
         yield _compared(found, reference)
-    yield _verdict(found)
+    yield from verdict.sentences(found, reference)
     if found.dead_features:
         yield f"{found.dead_features} of {d} features never vary."
     if found.dead_features >= RISE * d:
@@ -259,31 +262,6 @@ def _compared(found: Diagnosis, reference: Diagnosis) -> str:
     return f"That is {said} as of {reference.name} ({theirs:.1f}){end}."
 
 
-def _verdict(found: Diagnosis) -> str:
-    rank, most, classes, within = found.effective_rank, found.maximum_rank, found.classes, found.within_class_share
-    if rank == 0:
-        return "All samples have the same representation: a total collapse."
-    needed = None if classes is None or classes < 2 else min(classes - 1, most)
-    if needed is not None and within is not None and within < FEW and rank > LITTLE * needed:
-        return (
-            f"Classes are tight and their {classes} means use the {needed} dimensions that they need: neural collapse, "
-            "which is good, and no dimensional collapse."
-        )
-    if needed is not None and rank < LITTLE * needed:
-        return (
-            f"To keep {classes} classes apart takes up to {needed} dimensions: this representation has collapsed. "
-            "FedDecorr (regularizers=feddecorr) works against that."
-        )
-    if rank < FEW * most:
-        return (
-            f"That is less than {100 * FEW:.0f} % of what is possible: a strong dimensional collapse, unless the task "
-            "needs no more (compare with a model trained on homogeneous data)."
-        )
-    if rank < LITTLE * most:
-        return "That is less than half of what is possible, as usual for trained networks: compare with another model."
-    return "No sign of dimensional collapse."
-
-
 def diagnose(
     model: nn.Module,
     loader: Iterable[Any],
@@ -300,7 +278,8 @@ def diagnose(
     components and of each class. The model is the same after as before.
     """
     subject = Subject(model=model, classifier=classifier_weight(find_classifier(model, layer)))
-    return Diagnosis.of(name, gather(forward(model, loader, layer)), subject=subject, measures=measures)
+    found = Diagnosis.of(name, gather(forward(model, loader, layer)), subject=subject, measures=measures)
+    return replace(found, untrained=verdict.looks_untrained(model))
 
 
 @torch.no_grad()

@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import Tensor, distributed
 
-from feddecorr.collapse.diagnosis import FEW, LITTLE, MEANINGS, Diagnosis, Subject, class_labels
+from feddecorr.collapse.diagnosis import MEANINGS, Diagnosis, Subject, class_labels
 from feddecorr.collapse.measures import is_recorded
 from feddecorr.collapse.representation import Representations
 from feddecorr.collapse.statistics import ClassSpread, Gathered, Moments, Statistics, Subsample
@@ -92,9 +92,8 @@ class ValidationDiagnosis:
 
 def has_collapsed(found: Diagnosis) -> bool:
     """Tell whether the words of the diagnosis speak of a collapse, or of many dead features."""
-    most, classes = found.maximum_rank, found.classes
-    limit = FEW * most if classes is None or classes < 2 else LITTLE * min(classes - 1, most)
-    return found.effective_rank < limit or found.dead_features >= RISE * found.dimensions
+    collapsed = found.verdict() in {"collapsed", "total collapse"}
+    return collapsed or found.dead_features >= RISE * found.dimensions
 
 
 def _over_processes(problem: str, mine: Statistics | None) -> tuple[str, Statistics | None]:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from feddecorr.collapse.measures import DOCUMENT
+from feddecorr.collapse.spectrum import effective_rank
 from feddecorr.collapse.statistics import Batch, ClassSpread, Gathered, Statistics
 
 
@@ -22,6 +23,8 @@ class ClassMeasures:
     """How the classes lie: None is what cannot be told, without labels, of a single class or without a classifier."""
 
     classes: int | None = None
+    class_mean_rank: float | None = None
+    collapse_score: float | None = None
     within_class_share: float | None = None
     nc1_variability: float | None = None
     nc2_norm_variation: float | None = None
@@ -47,8 +50,11 @@ def measure_classes(statistics: Statistics, classifier: Tensor | None = None) ->
     within = sum(factor.trace for factor in factors.values())
     norms, cosines = means.norm(dim=1), _cosines(means)
     pairs = cosines[torch.ones_like(cosines, dtype=torch.bool).triu(1)]
+    mean_rank = effective_rank(torch.linalg.svdvals(means).square()) if len(factors) > 1 else None
     return ClassMeasures(
         classes=len(factors),
+        class_mean_rank=mean_rank,
+        collapse_score=None if mean_rank is None else max(0.0, 1 - mean_rank / min(len(factors) - 1, means.shape[1])),
         within_class_share=within / total if total > 0 else None,
         nc1_variability=_variability(statistics, means),
         nc2_norm_variation=_variation(norms),

@@ -23,6 +23,7 @@ from feddecorr.collapse.averaging import (
 )
 from feddecorr.collapse.diagnosis import Diagnosis
 from feddecorr.collapse.updates import RoundUpdates, UpdatedRound
+from feddecorr.collapse.verdict import looks_untrained
 from feddecorr.config.experiment import Experiment
 from feddecorr.core.files import load_tensors, save_tensors
 from feddecorr.core.messages import Update
@@ -32,6 +33,7 @@ from feddecorr.core.temporary import temporary_folder
 from feddecorr.core.trust import STRANGER, Trust
 from feddecorr.data.dataset import Dataset
 from feddecorr.errors import UserError
+from feddecorr.models import Custom
 from feddecorr.models.model import use_batch_statistics
 from feddecorr.models.weights import load_weights
 from feddecorr.partition.heterogeneity import Heterogeneity
@@ -122,7 +124,9 @@ def diagnose_stored(
         load_weights(model, weights)
     look = DiagnosisInputs(task, dataset, Wanted(on=on, statistics=statistics))
     name = ("model" if weights is None else str(weights)) + REMARKS[statistics]
-    return look.evaluator.diagnose(look.prepare(model), name=name, layer=layer)
+    found = look.evaluator.diagnose(look.prepare(model), name=name, layer=layer)
+    drawn = weights is None and not isinstance(experiment.model, Custom)  # your own class may load weights itself
+    return replace(found, untrained=drawn or looks_untrained(model))
 
 
 @dataclass(frozen=True)
@@ -274,7 +278,13 @@ def examine(directory: RunDirectory, wanted: Wanted, name: str, say: Say, *, tru
         state = stack.enter_context(state_of(directory, simulation, options, number, say))
         model = look.build(state.after())
         first = diagnose(model, name=f"{title}, global")
-        first = replace(first, homogeneous=is_homogeneous(directory))
+        start = simulation.federation.start()
+        first = replace(
+            first,
+            homogeneous=is_homogeneous(directory),
+            untrained=False,
+            start_effective_rank=look.briefly({**start.weights, **start.buffers}).effective_rank,
+        )
         sent = diagnose(look.build(state.sent()), name="sent", weights=False) if wanted.blames else None
         together = WholeRound(simulation, look, stack.enter_context(temporary_folder()), say)
         local: dict[int, Diagnosis] = {}
