@@ -14,7 +14,7 @@ training = {epochs = 1, batch = 16}
 
 [sweep]
 over = {"partition.alpha" = [0.3, 5.0], method = ["fedavg", "fedprox"]}
-skip = [{method = "fedprox", "partition.alpha" = 5.0}]
+where = ["not (method = fedprox and partition.alpha = 5)"]
 """
 
 
@@ -63,7 +63,7 @@ def test_mistakes_are_named_before_any_run(feddecorr: CommandLine, file: Path) -
         ("--over", "methd=a"): "did you mean 'method'?",
         ("--where", "method <"): "is no condition",
         ("rouns=3",): "did you mean 'rounds'?",
-        ("sweep.skp=3",): "did you mean 'skip'?",
+        ("sweep.wher=3",): "did you mean 'where'?",
     }.items():
         refused = feddecorr("sweep", file, *words)
         assert refused.code == 2

@@ -13,7 +13,7 @@ from feddecorr.config.experiment import Experiment
 from feddecorr.config.overrides import SEVERAL, read_overrides
 from feddecorr.core.registry import Config, explain
 from feddecorr.core.trust import CLOSED, Trust
-from feddecorr.errors import UserError, nearest
+from feddecorr.errors import UserError
 from feddecorr.report.figures import over_rounds
 from feddecorr.results.conditions import Condition, by_name
 from feddecorr.results.curves import band, per_round
@@ -43,7 +43,6 @@ class Sweep(Config):
 
     over: dict[str, list[Any]] = Field({}, description="the values of each setting that is varied")
     seeds: PositiveInt | None = Field(None, description="repeat everything with so many seeds")
-    skip: list[dict[str, Any]] = Field([], description="combinations to leave out")
     where: list[str] = Field([], description="conditions that every combination must fulfil")
 
     @classmethod
@@ -89,18 +88,15 @@ class SweepStudy(Study):
             for value in values
             if key.partition(".")[0] in KEYS
         ]
-        full = full_keys({*sweep.over, *(key for rule in sweep.skip for key in rule)}, [settings, *chosen], trust)
+        full = full_keys(set(sweep.over), [settings, *chosen], trust)
         over = {full.get(key, key): values for key, values in sweep.over.items()}
         self._axes = {key: values for key, values in over.items() if key != "seed"}
         self._seeds: list[int] | None = over.get("seed")
-        self._skip = [{full.get(key, key): value for key, value in rule.items()} for rule in sweep.skip]
         self._conditions = [Condition(condition) for condition in sweep.where]
         self.shows = f"All combinations of {', '.join(self._axes) or 'nothing'}"
         for key, values in over.items():
             if not values:
                 raise UserError(f"sweep.over: {key} has no values")
-        for key in (key for rule in self._skip for key in rule if key not in (*over, "seed")):
-            raise UserError(f"sweep.skip names '{key}', which is not varied: {nearest(key, [*over, 'seed'])}")
 
     def arms(self, scale: str, seeds: int) -> list[Arm]:  # noqa: ARG002 - a sweep has the scale that its settings have
         """Return a run for each combination and seed; a seed is complete before the next one begins."""
@@ -112,7 +108,7 @@ class SweepStudy(Study):
             for values in product(*self._axes.values()):
                 combination, settings = self._combine(dict(zip(self._axes, values, strict=True)))
                 used |= {key for key, value in combination.items() if value is not None}
-                if found := self._parse({**combination, "seed": seed}, {**settings, "seed": seed}):
+                if found := self._parse({**settings, "seed": seed}):
                     arms.setdefault(found, Arm(_labels(combination, seed), *found))
         if useless := [key for key in self._axes if key not in used]:
             raise UserError(f"nothing that is chosen in this sweep has an option '{useless[0]}'")
@@ -137,10 +133,8 @@ class SweepStudy(Study):
         known = REGISTRIES[top].chosen(settings[top], CLOSED)
         return known is None or option in known.model_fields  # a user's own class validates its options itself
 
-    def _parse(self, combination: Combination, settings: dict[str, Any]) -> tuple[Experiment, RunOptions] | None:
+    def _parse(self, settings: dict[str, Any]) -> tuple[Experiment, RunOptions] | None:
         """Return the run if the combination is wanted; only then must its settings be valid."""
-        if any(all(_same(combination[key], value) for key, value in rule.items()) for rule in self._skip):
-            return None
         try:
             found = parse_settings(settings, self._trust)
         except UserError:
@@ -176,10 +170,6 @@ def _label(value: Any) -> str | int | float:
     if value is None:
         return LEFT_OUT
     return value if isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value)) else text(value)
-
-
-def _same(one: Any, other: Any) -> bool:
-    return bool(one == other) or (one is not None and str(one) == str(other))
 
 
 def _row(cell: Cell, axes: Sequence[str]) -> list[str]:
