@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 from metric_processes import SIZES, measure, samples
-from torch.multiprocessing.spawn import spawn
 from torchmetrics import Metric, MetricCollection
+from two_processes import in_two_processes
 
 import feddecorr
 from feddecorr import UserError
@@ -105,7 +105,7 @@ def test_it_works_in_a_collection_and_batch_by_batch() -> None:
 
 def test_two_processes_equal_one(tmp_path: Path) -> None:
     """With torchmetrics and without."""
-    spawn(measure, (tmp_path,), nprocs=len(SIZES))
+    in_two_processes(measure, tmp_path)
     expected = of_all(installed.CollapseMetric(5, 3))
     for rank in range(len(SIZES)):
         found = torch.load(tmp_path / f"{rank}.pt", weights_only=True)

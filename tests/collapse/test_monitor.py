@@ -12,10 +12,10 @@ import torch
 from metric_processes import SIZES, constant_first, samples, validate
 from pytorch_lightning.loggers import CSVLogger
 from torch import Tensor, nn
-from torch.multiprocessing.spawn import spawn
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, TensorDataset
 from transformers import Trainer, TrainingArguments
+from two_processes import in_two_processes
 
 import feddecorr
 from feddecorr.collapse.monitor import CollapseWarning
@@ -184,7 +184,7 @@ def test_measures_that_are_no_numbers_are_refused() -> None:
 
 
 def test_two_processes_find_what_one_finds(tmp_path: Path) -> None:
-    spawn(validate, (tmp_path,), nprocs=len(SIZES))
+    in_two_processes(validate, tmp_path)
     z, y = samples()
     whole = feddecorr.Diagnosis.of_features("z", [feddecorr.Batch(constant_first(z), y)])
     for rank in range(len(SIZES)):

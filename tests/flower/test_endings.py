@@ -112,7 +112,7 @@ def test_a_run_that_fails_and_one_that_is_interrupted(tmp_path: Path, start: Sta
     """It exits with 1 and the client's own traceback; interrupted, with 130; and goes on to the bits of serial."""
     out = tmp_path / "run"
     settings = write_settings(tmp_path / "settings.json")
-    words = ["engine=flower", "method=outside:Failing", "method.round=2", "rounds=4"]
+    words = ["engine=flower", "engine.workers=1", "method=outside:Failing", "method.round=2", "rounds=4"]
     failing = start("run", settings, *words, "--out", out)
     failing.wait_for(lambda: {"raylet", "gcs_server"} <= set(failing.family().values()))
     seen = failing.family()
@@ -122,7 +122,7 @@ def test_a_run_that_fails_and_one_that_is_interrupted(tmp_path: Path, start: Sta
     assert 'raise ZeroDivisionError("as it was told to")' in told
     check_nothing_left(failing, set(seen))
 
-    repaired = small("method=outside:Failing", "method.round=1000", "rounds=1000", "engine=flower")
+    repaired = small("method=outside:Failing", "method.round=1000", "rounds=1000", *words[:2])
     (out / "experiment.json").write_text(json.dumps(to_settings(*repaired)))
     interrupted = start("resume", out, "--trust")
     interrupted.wait_for(lambda: RunDirectory(out).finished_rounds() > 2)
@@ -152,7 +152,7 @@ def test_a_run_whose_flower_is_killed(tmp_path: Path, start: Start) -> None:
     """It says so, with what Flower itself had to say, and keeps what is done."""
     settings = write_settings(tmp_path / "settings.json")
     out = tmp_path / "run"
-    orphaned = start("run", settings, "engine=flower", "rounds=1000", "--out", out)
+    orphaned = start("run", settings, "engine=flower", "engine.workers=1", "rounds=1000", "--out", out)
     orphaned.wait_for(lambda: RunDirectory(out).finished_rounds() > 0)
     seen = orphaned.family()
     (relay,) = (pid for pid in seen if psutil.Process(pid).cmdline()[2:4] == ["-m", SIMULATION_APP])

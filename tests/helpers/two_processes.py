@@ -1,17 +1,25 @@
-"""A training in two processes, for the loss that gathers what both of them hold."""
+"""Work in two processes that know of each other; a training, for the loss that gathers what both of them hold."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
 from torch import Tensor, distributed, nn
+from torch.multiprocessing.spawn import start_processes
 from torch.nn.parallel import DistributedDataParallel
 
+from feddecorr.engines.processes import context
 from feddecorr.loss.module import FedDecorrLoss
 
 SIZES = (5, 7)
 """Examples of each process: they need not be the same."""
+
+
+def in_two_processes(work: Callable[..., None], *arguments: object) -> None:
+    """Do the same in two processes, told apart by their first argument, which are forked with all imports done."""
+    start_processes(work, arguments, nprocs=2, start_method=context().get_start_method())
 
 
 def network() -> nn.Module:

@@ -4,15 +4,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch.multiprocessing.spawn import spawn
-from two_processes import SIZES, examples, network, work
+from two_processes import SIZES, examples, in_two_processes, network, work
 
 from feddecorr.errors import UserError
 from feddecorr.loss.module import FedDecorrLoss
 
 
 def test_two_processes_have_the_loss_and_gradient_of_one_with_the_whole_batch(tmp_path: Path) -> None:
-    spawn(work, (tmp_path,), nprocs=len(SIZES))
+    in_two_processes(work, tmp_path)
     model = network()
     loss = FedDecorrLoss()(model(examples()))
     loss.backward()
