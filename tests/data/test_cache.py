@@ -1,3 +1,4 @@
+import os
 import pickle
 from multiprocessing import get_context
 from pathlib import Path
@@ -52,6 +53,14 @@ def test_what_was_stored_is_loaded_bit_for_bit(folder: Path) -> None:
     assert about is not None
     assert about.source == "home"
     assert about.sha256 == found.sha256 == expected.sha256
+
+
+def test_no_planted_link_is_followed_where_a_cache_is_shared(folder: Path) -> None:
+    folder.mkdir()
+    for guess in (f".some.safetensors.{os.getpid()}", ".some.safetensors.tmp", "some.safetensors"):
+        (folder / guess).symlink_to(folder.parent / "elsewhere")
+    cache.store("some", dataset(), source="home")
+    assert not (folder.parent / "elsewhere").exists()
 
 
 def test_a_stored_file_can_be_read_by_whom_the_user_lets(tmp_path: Path) -> None:

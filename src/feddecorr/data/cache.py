@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from feddecorr.core.files import load_note, load_tensors
-from feddecorr.core.paths import InnerPath
+from feddecorr.core.paths import InnerPath, temporary_name
 from feddecorr.core.registry import Config
 from feddecorr.data.dataset import Dataset, Images
 from feddecorr.errors import RunError, UserError
@@ -88,11 +88,11 @@ def store(name: str, dataset: Dataset, *, source: str, private: bool = False) ->
         note=dataset.note,
         sha256=dataset.sha256,
     )
-    temporary = file.with_name(f".{file.name}.{os.getpid()}")
+    temporary = file.with_name(temporary_name(file.name))
     with _writing():
         file.parent.mkdir(parents=True, exist_ok=True)
         try:
-            temporary.touch()
+            temporary.touch(exist_ok=False)
             mode = temporary.stat().st_mode
             save_file(dict(_tensors(dataset)), temporary, {"about": about.model_dump_json()})
             temporary.chmod(0o600 if private else mode)  # public data may be shared
