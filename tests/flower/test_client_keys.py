@@ -71,6 +71,24 @@ def test_a_node_cannot_claim_the_number_of_another_key(tmp_path: Path) -> None:
     assert [record.missing for record in ensure(*further, tmp_path / "run", through=connection)] == [{}]
 
 
+@pytest.mark.parametrize("policy", ["continue", "fail"])
+def test_a_node_cannot_fail_in_the_name_of_another_key(policy: str, tmp_path: Path) -> None:
+    """While the client's own node is away."""
+    experiment, options = small(*WORDS, f"missing={policy}")
+    there, said = grid(tmp_path, {7: 0, 8: 1, 9: 2}, KEYS), list[str]()
+    connection = Deployment(there, experiment, options, tmp_path / "run", test=None, log=said.append)
+    records = ensure(experiment, options, tmp_path / "run", through=connection)
+    next(records)
+    away = there.configs.pop(8)
+    there.configs[66] = {**away, "data": "npz:/there/is/none.npz"}
+    if policy == "fail":
+        with pytest.raises(RunError, match="client 1 failed in round 2: its node did not connect within"):
+            next(records)
+    else:
+        assert next(records).missing == {1: "its node was not connected"}
+    assert any("node 66 is left out: client 1 belongs to the key" in line for line in said)
+
+
 def test_a_key_is_one_client(tmp_path: Path) -> None:
     there, said = grid(tmp_path, {7: 0, 8: 1, 9: 2}, {**KEYS, 9: KEYS[8]}), list[str]()
     with pytest.raises(RunError, match="did not connect"):

@@ -219,6 +219,8 @@ class ConnectedNodes:
         message = f"client {client}'s node {node} cannot take part: {why}"
         if not 0 <= client < self._clients or client in self._nodes:
             self._leave_out(node, why)
+        elif refusal := self._keys.refusal(client, node):
+            self._leave_out(node, refusal)
         elif not self._continues:
             raise RunError(message)
         else:
