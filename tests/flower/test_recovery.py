@@ -114,7 +114,7 @@ def test_a_site_that_cannot_take_part_does_not_end_the_run_before_it_begins(conf
     through = connect(LocalGrid(configs), experiment, tmp_path / "run", said)
     records = list(ensure(*experiment, tmp_path / "run", through=through))
     assert all("expected a folder of pictures for each class" in record.missing[1] for record in records)
-    assert any(line.startswith("the run begins without client 1: UserError") for line in said)
+    assert any(line.startswith("the run begins without client 1: ") for line in said)
     assert RunDirectory.open(tmp_path / "run").roster().sizes.tolist() == [24, 0, 24]
 
 
@@ -265,7 +265,7 @@ def test_a_node_says_where_it_computes_and_with_how_many_threads(
     ("setting", "why"),
     [
         ({"threads": 0}, "threads=0: a whole number, at least 1"),
-        ({"device": "cuda:7"}, "device='cuda:7': "),
+        ({"device": "cuda:7"}, "device=cuda:7 cannot be used here: "),
         ({"data.augment": "crop"}, "data.augment belongs to the experiment"),
         ({"thread": 2}, "unknown in --node-config: thread; known are client, data, data.…, device, threads, memory"),
     ],
