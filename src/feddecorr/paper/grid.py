@@ -43,6 +43,11 @@ def everything(_labels: Labels) -> bool:
     return True
 
 
+def vary(*data: Label, method: Sequence[Label] = ("fedavg",), **axes: Sequence[Label]) -> dict[str, Sequence[Label]]:
+    """Return the axes of a study: data sets, methods, and others in the order in which they are given."""
+    return {"data": data, "method": method, **axes}
+
+
 @dataclass(frozen=True)
 class Grid(Study):
     """Runs for every combination of labels, and tables and figures of them.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from feddecorr.paper.figures import over, per_round
-from feddecorr.paper.grid import Grid
+from feddecorr.paper.grid import Grid, vary
 from feddecorr.paper.tables import accuracy, gains, ranks
 from feddecorr.results.study import Labels
 
@@ -19,7 +19,7 @@ def main_table(data: str, *, name: str, place: str) -> Grid:
         name=data,
         shows=f"four methods without and with FedDecorr on {name}",
         place=place,
-        axes={"data": (data,), "method": FOUR, "regularizer": BOTH, "alpha": ALPHAS},
+        axes=vary(data, method=FOUR, regularizer=BOTH, alpha=ALPHAS),
         makes=(accuracy("main"), gains("main"), ranks),
     )
 
@@ -32,7 +32,7 @@ ROUNDS = Grid(
     name="rounds",
     shows="accuracy per round of FedAvg without and with FedDecorr",
     place="figure 4",
-    axes={"data": ALL_DATA, "method": ("fedavg",), "regularizer": BOTH, "alpha": ALPHAS},
+    axes=vary(*ALL_DATA, regularizer=BOTH, alpha=ALPHAS),
     makes=(
         per_round("accuracy", panels=("data", "alpha"), what="accuracy"),
         per_round("effective_rank", panels=("data", "alpha"), what="effective rank"),
@@ -52,7 +52,7 @@ BASELINES = Grid(
     name="baselines",
     shows="SCAFFOLD and FedNova compared with FedAvg with FedDecorr",
     place="tables 8 and 9",
-    axes={"data": ALL_DATA, "method": ("scaffold", "fednova", "fedavg"), "regularizer": BOTH, "alpha": ALPHAS},
+    axes=vary(*ALL_DATA, method=("scaffold", "fednova", "fedavg"), regularizer=BOTH, alpha=ALPHAS),
     makes=(accuracy("main"), ranks),
     wants=decorrelates_fedavg_alone,
 )
@@ -63,13 +63,7 @@ CLIENTS = Grid(
     name="clients",
     shows="FedAvg without and with FedDecorr for 10 to 100 clients",
     place="table 3",
-    axes={
-        "data": ("tinyimagenet",),
-        "method": ("fedavg",),
-        "clients": (10, 20, 30, 50, 100),
-        "regularizer": BOTH,
-        "alpha": (0.05, 0.1, 0.5),
-    },
+    axes=vary("tinyimagenet", clients=(10, 20, 30, 50, 100), regularizer=BOTH, alpha=(0.05, 0.1, 0.5)),
     makes=(accuracy("clients"), gains("clients"), over("clients", panels=("data", "alpha"))),
 )
 """With 50 and 100 clients a fifth takes part in each of twice as many rounds."""
@@ -79,12 +73,7 @@ BETA = Grid(
     name="beta",
     shows="FedDecorr with different beta",
     place="figure 5",
-    axes={
-        "data": ("cifar10", "tinyimagenet"),
-        "method": ("fedavg",),
-        "alpha": (0.05, 0.1),
-        "beta": (0, 0.01, 0.05, 0.1, 0.2, 0.3),
-    },
+    axes=vary("cifar10", "tinyimagenet", alpha=(0.05, 0.1), beta=(0, 0.01, 0.05, 0.1, 0.2, 0.3)),
     makes=(accuracy(), gains(axis="beta", base=0), over("beta", panels=("data",)), ranks),
 )
 """The paper has the values in a figure only; zero is FedAvg without the term."""
@@ -94,13 +83,7 @@ EPOCHS = Grid(
     name="epochs",
     shows="FedAvg without and with FedDecorr for 1 to 20 local epochs",
     place="table 4",
-    axes={
-        "data": ("cifar100", "tinyimagenet"),
-        "method": ("fedavg",),
-        "epochs": (1, 5, 10, 20),
-        "regularizer": BOTH,
-        "alpha": (0.05, 0.1),
-    },
+    axes=vary("cifar100", "tinyimagenet", epochs=(1, 5, 10, 20), regularizer=BOTH, alpha=(0.05, 0.1)),
     makes=(accuracy("epochs"), gains("epochs"), over("epochs", panels=("data", "alpha"))),
 )
 """Local epochs in a round."""
@@ -110,12 +93,7 @@ DECORRELATION = Grid(
     name="decorrelation",
     shows="FedDecorr compared with DeCov and Structured-DeCov",
     place="table 6",
-    axes={
-        "data": ("tinyimagenet",),
-        "method": ("fedavg",),
-        "regularizer": (*BOTH, "decov", "structured_decov"),
-        "alpha": (0.05, 0.1, 0.5),
-    },
+    axes=vary("tinyimagenet", regularizer=(*BOTH, "decov", "structured_decov"), alpha=(0.05, 0.1, 0.5)),
     makes=(accuracy("decorrelation"), gains("decorrelation"), ranks),
 )
 """The paper does not say with which weights DeCov and Structured-DeCov were trained; here their defaults."""
@@ -125,13 +103,7 @@ ARCHITECTURES = Grid(
     name="architectures",
     shows="FedAvg without and with FedDecorr for wide and narrow networks",
     place="table 7",
-    axes={
-        "data": ("cifar10",),
-        "method": ("fedavg",),
-        "model": ("mobilenetv2", "resnet18", "resnet32"),
-        "regularizer": BOTH,
-        "alpha": (0.05,),
-    },
+    axes=vary("cifar10", model=("mobilenetv2", "resnet18", "resnet32"), regularizer=BOTH, alpha=(0.05,)),
     makes=(accuracy("architectures"), gains("architectures"), ranks),
 )
 """Wide and narrow representations: d is 1280, 512 and 64."""
@@ -141,7 +113,7 @@ CLASSES_PER_CLIENT = Grid(
     name="classes",
     shows="FedAvg without and with FedDecorr when each client holds C classes",
     place="table 10",
-    axes={"data": ("cifar10",), "method": ("fedavg",), "classes": (2, 3), "regularizer": BOTH},
+    axes=vary("cifar10", classes=(2, 3), regularizer=BOTH),
     makes=(accuracy("classes"), gains("classes"), ranks),
 )
 """Another kind of heterogeneity: every client holds C classes."""

@@ -7,7 +7,7 @@ from itertools import pairwise
 from statistics import fmean
 
 from feddecorr.paper.figures import all_client_spectra, over, per_round, spectra
-from feddecorr.paper.grid import Grid, GridResults
+from feddecorr.paper.grid import Grid, GridResults, vary
 from feddecorr.paper.studies.accuracy import BOTH
 from feddecorr.paper.tables import Columns, accuracy, dimensions, gains, measured, ranks, tabulate
 from feddecorr.results.curves import change_by_averaging, typical_local_ranks
@@ -20,13 +20,7 @@ LOSS_SCALE = Grid(
     name="loss-scale",
     shows="both scales of the loss at several beta",
     place="beyond the paper",
-    axes={
-        "data": ("cifar10",),
-        "method": ("fedavg",),
-        "normalization": ("released", "paper"),
-        "beta": (0, 0.01, 0.1, 1, 6.4),
-        "alpha": (0.1,),
-    },
+    axes=vary("cifar10", normalization=("released", "paper"), beta=(0, 0.01, 0.1, 1, 6.4), alpha=(0.1,)),
     makes=(accuracy(), gains(axis="beta", base=0), ranks, over("beta", panels=("data", "alpha"))),
 )
 """Which strength does what: the paper's formula and the scale of its authors' code; zero is without the term."""
@@ -36,13 +30,7 @@ SCHEDULE = Grid(
     name="schedule",
     shows="FedAvg without and with FedDecorr while the learning rate is constant, and after it was annealed",
     place="beyond the paper",
-    axes={
-        "data": ("cifar10",),
-        "method": ("fedavg",),
-        "schedule": ("constant, then annealed", "cosine"),
-        "regularizer": BOTH,
-        "alpha": (0.1,),
-    },
+    axes=vary("cifar10", schedule=("constant, then annealed", "cosine"), regularizer=BOTH, alpha=(0.1,)),
     makes=(
         accuracy(),
         gains(),
@@ -57,13 +45,7 @@ MANY_CLASSES = Grid(
     name="many-classes",
     shows="FedAvg without and with FedDecorr on data of 100 and 200 classes, for 10 and 30 clients",
     place="beyond the paper",
-    axes={
-        "data": ("cifar100", "tinyimagenet"),
-        "method": ("fedavg",),
-        "clients": (10, 30),
-        "regularizer": BOTH,
-        "alpha": (0.05,),
-    },
+    axes=vary("cifar100", "tinyimagenet", clients=(10, 30), regularizer=BOTH, alpha=(0.05,)),
     makes=(accuracy(), gains(), ranks),
 )
 """Where the paper's gains are largest. Its runs with ten clients are those of the accuracy tables."""
@@ -73,13 +55,7 @@ NORMS = Grid(
     name="norms",
     shows="BatchNorm and GroupNorm without and with FedDecorr",
     place="beyond the paper",
-    axes={
-        "data": ("cifar10",),
-        "method": ("fedavg",),
-        "norm": ("batch", "group"),
-        "regularizer": BOTH,
-        "alpha": (0.05, "inf"),
-    },
+    axes=vary("cifar10", norm=("batch", "group"), regularizer=BOTH, alpha=(0.05, "inf")),
     makes=(accuracy(), gains(), ranks, spectra(panels=("data", "alpha"))),
 )
 """BatchNorm's statistics are averaged between clients; GroupNorm has none."""
@@ -102,10 +78,9 @@ DYING = Grid(
     name="dying",
     shows="features that FedDecorr kills, by network and remedy",
     place="beyond the paper",
-    axes={
-        "data": ("cifar10",),
-        "method": ("fedavg",),
-        "model": (
+    axes=vary(
+        "cifar10",
+        model=(
             "perceptron",
             "perceptron with LayerNorm",
             "perceptron with BatchNorm",
@@ -115,9 +90,9 @@ DYING = Grid(
             "convnet with GroupNorm",
             "transformer",
         ),
-        "regularizer": (*BOTH, "feddecorr, dying counted", "feddecorr and variance"),
-        "alpha": (0.1,),
-    },
+        regularizer=(*BOTH, "feddecorr, dying counted", "feddecorr and variance"),
+        alpha=(0.1,),
+    ),
     makes=(living, gains()),
 )
 """Where nothing normalizes before the representation, a dead feature is the cheapest uncorrelated one."""
@@ -126,14 +101,7 @@ DYING_BY_BETA = Grid(
     name="dying-by-beta",
     shows="features that FedDecorr kills, by its strength, with ten clients and centralised",
     place="beyond the paper",
-    axes={
-        "data": ("cifar10",),
-        "method": ("fedavg",),
-        "model": ("perceptron", "lenet"),
-        "clients": (10, 1),
-        "beta": (0, 0.01, 0.1, 1),
-        "alpha": (0.1,),
-    },
+    axes=vary("cifar10", model=("perceptron", "lenet"), clients=(10, 1), beta=(0, 0.01, 0.1, 1), alpha=(0.1,)),
     makes=(living, over("beta", panels=("model",), measure="dead_features")),
 )
 """Does it take clients at all? One client holds all data, and trains as long as the ten do together."""
@@ -182,12 +150,7 @@ AVERAGING = Grid(
     shows="the rank before and after averaging",
     place="beyond the paper",
     settings="evaluation.clients=last",
-    axes={
-        "data": ("cifar100",),
-        "method": ("fedavg",),
-        "regularizer": BOTH,
-        "alpha": (0.01, 0.05, 0.25, "inf"),
-    },
+    axes=vary("cifar100", regularizer=BOTH, alpha=(0.01, 0.05, 0.25, "inf")),
     makes=(
         before_and_after,
         all_client_spectra(panels=("data", "regularizer")),
@@ -229,13 +192,7 @@ SWING = Grid(
     name="swing",
     shows="how accuracy swings from round to round, by the treatment of BatchNorm's statistics",
     place="beyond the paper",
-    axes={
-        "data": ("cifar10",),
-        "method": ("fedavg",),
-        "statistics": ("average", "pooled", "fixed", "local", "none"),
-        "regularizer": BOTH,
-        "alpha": (0.05,),
-    },
+    axes=vary("cifar10", statistics=("average", "pooled", "fixed", "local", "none"), regularizer=BOTH, alpha=(0.05,)),
     makes=(
         swings,
         accuracy(),

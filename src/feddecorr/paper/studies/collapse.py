@@ -10,7 +10,7 @@ from pathlib import Path
 import plotly.graph_objects as go
 
 from feddecorr.paper.figures import all_client_spectra, client_spectra, figure, spectra
-from feddecorr.paper.grid import Grid, GridResults
+from feddecorr.paper.grid import Grid, GridResults, vary
 from feddecorr.paper.studies.accuracy import BOTH
 from feddecorr.paper.tables import ranks
 from feddecorr.report.diagnosis_page import sphere
@@ -29,7 +29,7 @@ COLLAPSE = Grid(
     shows="spectra of global models for different alpha",
     place="figure 2a",
     settings="evaluation.clients=last",
-    axes={"data": ("cifar100",), "method": ("fedavg",), "regularizer": ("none",), "alpha": ALPHAS},
+    axes=vary("cifar100", regularizer=("none",), alpha=ALPHAS),
     makes=(spectra(panels=("data",)), ranks),
 )
 """Global models of FedAvg; the local ones are recorded too, so that the other studies can share the runs."""
@@ -39,7 +39,7 @@ COLLAPSE_METHODS = Grid(
     name="collapse-methods",
     shows="spectra of global models of other methods",
     place="figure 7",
-    axes={"data": ("cifar100",), "method": ("fedavgm", "fedprox", "moon"), "alpha": ALPHAS},
+    axes=vary("cifar100", method=("fedavgm", "fedprox", "moon"), alpha=ALPHAS),
     makes=(spectra(panels=("data", "method")), ranks),
 )
 """It is not FedAvg alone."""
@@ -49,7 +49,7 @@ COLLAPSE_MODELS = Grid(
     name="collapse-models",
     shows="spectra of global models of other networks",
     place="figure 8",
-    axes={"data": ("cifar100",), "method": ("fedavg",), "model": ("resnet32", "resnet18"), "alpha": ALPHAS},
+    axes=vary("cifar100", model=("resnet32", "resnet18"), alpha=ALPHAS),
     makes=(spectra(panels=("data", "model")), ranks),
 )
 """It is not MobileNetV2 alone."""
@@ -59,7 +59,7 @@ COLLAPSE_DATA = Grid(
     name="collapse-data",
     shows="spectra of global models on other data sets",
     place="figure 9",
-    axes={"data": ("cifar10", "tinyimagenet"), "method": ("fedavg",), "alpha": ALPHAS},
+    axes=vary("cifar10", "tinyimagenet", alpha=ALPHAS),
     makes=(spectra(panels=("data",)), ranks),
 )
 """It is not CIFAR-100 alone."""
@@ -80,7 +80,7 @@ MITIGATION = Grid(
     shows="spectra without and with FedDecorr",
     place="figure 3",
     settings="evaluation.clients=last",
-    axes={"data": ("cifar100",), "method": ("fedavg",), "regularizer": BOTH, "alpha": (0.01, 0.05)},
+    axes=vary("cifar100", regularizer=BOTH, alpha=(0.01, 0.05)),
     makes=(
         client_spectra(panels=("data", "alpha")),
         all_client_spectra(panels=("data", "alpha")),
@@ -125,13 +125,7 @@ SPHERE = Grid(
     name="sphere",
     shows="representations on the unit sphere",
     place="figure 1",
-    axes={
-        "data": ("cifar10",),
-        "method": ("fedavg",),
-        "model": ("resnet20",),
-        "regularizer": BOTH,
-        "alpha": ("inf", 0.05),
-    },
+    axes=vary("cifar10", model=("resnet20",), regularizer=BOTH, alpha=("inf", 0.05)),
     makes=(spheres, ranks),
     wants=leaves_homogeneous_alone,
 )
@@ -182,7 +176,7 @@ STABILITY = Grid(
     shows="the FedDecorr loss within ten local epochs",
     place="figure 11",
     settings="rounds=1 training.epochs=10 evaluation.epochs=true",
-    axes={"data": ("cifar10",), "method": ("fedavg",), "regularizer": ("feddecorr",), "alpha": (0.5,)},
+    axes=vary("cifar10", regularizer=("feddecorr",), alpha=(0.5,)),
     makes=(draw_clients,),
 )
 """One round from the first weights, ten local epochs, all clients."""

@@ -6,7 +6,7 @@ from statistics import fmean
 
 from feddecorr.methods import METHODS
 from feddecorr.paper.figures import figure
-from feddecorr.paper.grid import Grid, GridResults
+from feddecorr.paper.grid import Grid, GridResults, vary
 from feddecorr.paper.studies.accuracy import ALL_DATA, BOTH, decorrelates_fedavg_alone
 from feddecorr.paper.tables import Columns, gains, measured, tabulate
 from feddecorr.paper.values import named, published
@@ -65,7 +65,7 @@ COMPUTATION = Grid(
     name="computation",
     shows="time of a round of FedAvg, FedProx, MOON and FedDecorr",
     place="table 5",
-    axes={"data": ALL_DATA, "method": ("fedavg", "fedprox", "moon"), "regularizer": BOTH, "alpha": (0.5,)},
+    axes=vary(*ALL_DATA, method=("fedavg", "fedprox", "moon"), regularizer=BOTH, alpha=(0.5,)),
     makes=(round_times,),
     wants=decorrelates_fedavg_alone,
 )
@@ -136,13 +136,7 @@ RIVALS = Grid(
     shows="all methods and heads without and with FedDecorr: accuracy, ranks, neural collapse, time",
     place="beyond the paper",
     settings="evaluation.clients=last",
-    axes={
-        "data": ("cifar10",),
-        "method": tuple(METHODS.table),
-        "head": HEADS,
-        "regularizer": BOTH,
-        "alpha": (0.1,),
-    },
+    axes=vary("cifar10", method=tuple(METHODS.table), head=HEADS, regularizer=BOTH, alpha=(0.1,)),
     makes=(side_by_side, gains(), rank_and_accuracy),
     wants=belong_together,
 )
