@@ -10,6 +10,7 @@ from benchmarks.quotes.pairs import arrow, interval, summaries
 from benchmarks.quotes.records import table
 from feddecorr.paper.studies import find_studies
 from feddecorr.results.groups import Cell, gather
+from feddecorr.results.names import is_of_arm, shown, symbol
 from feddecorr.results.study import Label, Result, Table
 from feddecorr.results.summary import STATISTICS
 from feddecorr.sweeps.jobs import results_of_records
@@ -44,10 +45,11 @@ def part_of(
         found = _tables(study, scale)
         if not found.keys() >= numbers.keys():
             return "Nothing is recorded yet."
-        columns = [_columns(found[title], words, headings) for title, headings in numbers.items()]
-        head = [*words, *(heading for headings in numbers.values() for heading in headings)]
+        heads = list(dict.fromkeys("method" if is_of_arm(word) else symbol(word) for word in words))
+        columns = [_columns(found[title], heads, headings) for title, headings in numbers.items()]
+        head = [*heads, *(heading for headings in numbers.values() for heading in headings)]
         rows = [[*key, *(cell for column in columns for cell in column[key])] for key in columns[0]]
-        return table(head, rows, words=len(words))
+        return table(head, rows, words=len(heads))
 
     return write
 
@@ -70,10 +72,10 @@ def without_and_with(study: str, *words: str, scale: str) -> Callable[[], str]:
     def write() -> str:
         found: dict[tuple[str, ...], dict[Label, Cell]] = {}
         for cell in gather(_recorded(study, scale)):
-            key = tuple(str(cell.labels[word]) for word in words)
+            key = tuple(shown(word, cell.labels[word]) for word in words)
             found.setdefault(key, {})[cell.labels["regularizer"]] = cell
         rows = [[*key, *_compared(arms["none"], arms["feddecorr"])] for key, arms in found.items() if len(arms) > 1]
-        return table([*words, "seeds", "accuracy (%)", "gain", "effective rank"], rows, words=len(words))
+        return table([*map(symbol, words), "seeds", "accuracy (%)", "gain", "effective rank"], rows, words=len(words))
 
     return write
 

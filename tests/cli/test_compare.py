@@ -39,7 +39,9 @@ def test_pairs_are_compared_seed_by_seed_for_every_statistic(feddecorr: CommandL
 def test_the_table_names_the_interval(feddecorr: CommandLine, runs: Path) -> None:
     outcome = feddecorr("compare", runs, "--by", "method", "--pair", "regularizers")
     headings, *rows = outcome.out.splitlines()
-    assert headings.split("  ")[0] == "method"
+    assert headings.split("  ")[0] == "first"
+    assert rows[0].startswith("FedAvg  ")
+    assert "FedProx (μ = 0.001) + FedDecorr" in rows[-1]
     assert "95 % interval (t)" in headings
     assert len(rows) == 2 * len(STATISTICS)
     assert "of 3" in rows[0]

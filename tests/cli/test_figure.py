@@ -44,7 +44,7 @@ def test_seeds_are_one_line_with_a_band() -> None:
     found = FIGURES["accuracy"](FigureData(over_seeds("", [0.4, 0.6]) + over_seeds("clients=5", [0.7])))
     (panel,) = found.panels
     alone, both = panel.series
-    assert [alone.name, both.name] == ["clients 5", "clients 10"]
+    assert [alone.name, both.name] == ["clients = 5", "clients = 10"]
     assert set(alone.y) == {70.0}
     assert len(alone.spread) == 0
     np.testing.assert_allclose(both.y, 50)
@@ -54,8 +54,8 @@ def test_seeds_are_one_line_with_a_band() -> None:
 def test_panels_are_made_by_a_setting() -> None:
     runs = [summary(f"partition.alpha={alpha} {words}") for alpha in (0.05, 0.5) for words in ("", "method=moon")]
     found = FIGURES["spectra"](FigureData(runs, panels=["partition.alpha"]))
-    assert [panel.title for panel in found.panels] == ["alpha 0.05", "alpha 0.5"]
-    assert [[line.name for line in panel.series] for panel in found.panels] == [["fedavg", "moon"]] * 2
+    assert [panel.title for panel in found.panels] == ["α = 0.05", "α = 0.5"]
+    assert [[line.name for line in panel.series] for panel in found.panels] == [["FedAvg", "MOON (μ = 1.0)"]] * 2
     np.testing.assert_allclose(found.panels[0].series[0].y, np.log([4.0] * 4 + [1.0] * 4))
 
 
@@ -65,7 +65,7 @@ def test_a_name_has_one_colour_in_all_panels() -> None:
     found = FIGURES["spectra"](FigureData([summary(each) for each in words], panels=["partition.alpha"]))
     lines = [line for axis in draw(found).axes for line in axis.lines if not str(line.get_label()).startswith("_")]
     colours = {(str(line.get_label()), line.get_color()) for line in lines}
-    assert sorted(name for name, _ in colours) == ["fedavg", "moon"]
+    assert sorted(name for name, _ in colours) == ["FedAvg", "MOON (μ = 1.0)"]
     assert len({colour for _, colour in colours}) == 2
 
 

@@ -118,9 +118,9 @@ def test_a_run_tells_its_rounds_and_the_last_known_accuracy(clock: Clock, capsys
     follow(rounds(), title="a", done=2, rounds=5)
     assert capsys.readouterr().err.splitlines() == [
         "a: round 2/5",
-        "a: round 3/5, accuracy 0.250, 20 s left",
-        "a: round 4/5, accuracy 0.250, 10 s left",
-        "a: round 5/5, accuracy 0.500",
+        "a: round 3/5, accuracy 25.0 %, 20 s left",
+        "a: round 4/5, accuracy 25.0 %, 10 s left",
+        "a: round 5/5, accuracy 50.0 %",
     ]
 
 

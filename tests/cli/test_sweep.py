@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import pytest
@@ -28,9 +29,16 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_sweep_ends_in_a_table_of_its_combinations(feddecorr: CommandLine, file: Path) -> None:
     outcome = feddecorr("sweep", file, "--seeds", 2)
     assert outcome.code == 0
-    rows = [line.split() for line in outcome.out.splitlines()[2:5]]
-    assert [row[:3] for row in rows] == [["0.3", "fedavg", "2"], ["0.3", "fedprox", "2"], ["5.0", "fedavg", "2"]]
-    assert {path.name for path in Path("sweeps/mine").iterdir()} == {"runs", "mine", "mine.md", "mine.html"}
+    rows = [re.split("  +", line) for line in outcome.out.splitlines()[2:5]]
+    arms = [["FedAvg", "0.3", "2"], ["FedProx (μ = 0.001)", "0.3", "2"], ["FedAvg", "5.0", "2"]]
+    assert [row[:3] for row in rows] == arms
+    assert {path.name for path in Path("sweeps/mine").iterdir()} == {
+        "runs",
+        "mine",
+        "mine.md",
+        "mine.html",
+        "plan.json",
+    }
     assert len(list(Path("sweeps/mine/runs").iterdir())) == 6
     assert "Made by `feddecorr sweep mine.toml --seeds=2`" in Path("sweeps/mine/mine.md").read_text()
     again = feddecorr("sweep", file, "--seeds", 2)
@@ -41,9 +49,9 @@ def test_the_command_line_adds_to_the_file_and_wins(feddecorr: CommandLine, file
     words = ["--over", "method=moon", "--over", "clients=2,3", "--where", "partition.alpha < 1 or clients = 3"]
     document = feddecorr("sweep", file, "rounds=1", *words, "--dry-run", "--json").document
     assert [run["name"] for run in document["runs"]] == [
-        "partition.alpha 0.3 moon clients 2 seed 0",
-        "partition.alpha 0.3 moon clients 3 seed 0",
-        "partition.alpha 5.0 moon clients 3 seed 0",
+        "MOON (μ = 1.0), α = 0.3, clients = 2, seed 0",
+        "MOON (μ = 1.0), α = 0.3, clients = 3, seed 0",
+        "MOON (μ = 1.0), α = 5.0, clients = 3, seed 0",
     ]
     assert {run["rounds"] for run in document["runs"]} == {1}
     assert not Path("sweeps").exists()

@@ -7,24 +7,24 @@ from made_up import over_seeds
 from feddecorr.results.summary import STATISTICS, write_summaries
 
 MARKDOWN = """\
-| method | alpha 0.05 | alpha 0.5 |
+| method | α = 0.05 | α = 0.5 |
 | --- | ---: | ---: |
-| fedavg | 50.00 ± 14.14 | **80.00** |
-| moon | **60.00** | – |
+| FedAvg | 50.00 ± 14.14 | **80.00** |
+| MOON (μ = 1.0) | **60.00** | – |
 """
 LATEX = r"""\begin{tabular}{lrr}
 \toprule
-method & alpha 0.05 & alpha 0.5 \\
+method & $\alpha$ = 0.05 & $\alpha$ = 0.5 \\
 \midrule
-fedavg & $50.00 \pm 14.14$ & $\mathbf{80.00}$ \\
-moon & $\mathbf{60.00}$ & -- \\
+FedAvg & $50.00 \pm 14.14$ & $\mathbf{80.00}$ \\
+MOON ($\mu$ = 1.0) & $\mathbf{60.00}$ & -- \\
 \bottomrule
 \end{tabular}
 """
 CSV = """\
-method,alpha 0.05 mean,alpha 0.05 deviation,alpha 0.05 seeds,alpha 0.5 mean,alpha 0.5 deviation,alpha 0.5 seeds
-fedavg,50.00,14.14,2,80.00,,1
-moon,60.00,,1,,,0
+method,α = 0.05 mean,α = 0.05 deviation,α = 0.05 seeds,α = 0.5 mean,α = 0.5 deviation,α = 0.5 seeds
+FedAvg,50.00,14.14,2,80.00,,1
+MOON (μ = 1.0),60.00,,1,,,0
 """
 
 
@@ -47,6 +47,26 @@ def test_tables_are_written_for_papers(feddecorr: CommandLine, records: Path, fo
     assert (done.code, done.out) == (0, expected)
 
 
+@pytest.mark.parametrize("columns", ["partition.alpha", "regularizers"])
+def test_the_better_of_with_and_without_is_bold(feddecorr: CommandLine, tmp_path: Path, columns: str) -> None:
+    """In each pair, wherever its two numbers stand; the file's ending tells the format."""
+    runs = [
+        *over_seeds("partition.alpha=0.05 regularizers=none", [0.4]),
+        *over_seeds("partition.alpha=0.05 regularizers=feddecorr", [0.5]),
+        *over_seeds("partition.alpha=0.5 regularizers=none", [0.9]),
+        *over_seeds("partition.alpha=0.5 regularizers=feddecorr", [0.8]),
+    ]
+    write_summaries(tmp_path / "runs.jsonl", runs)
+    done = feddecorr("table", tmp_path / "runs.jsonl", "--columns", columns, "-o", tmp_path / "table.tex")
+    assert done.code == 0, done.err
+    written = (tmp_path / "table.tex").read_text()
+    assert all(f"$\\mathbf{{{best}}}$" in written for best in ("50.00", "90.00"))
+    assert written.count("mathbf") == 2
+    assert "FedAvg + FedDecorr" in written
+    refused = feddecorr("table", tmp_path / "runs.jsonl", "-o", tmp_path / "table.doc")
+    assert (refused.code, ".tex" in refused.err) == (2, True)
+
+
 def test_without_columns_every_statistic_is_shown(feddecorr: CommandLine, records: Path) -> None:
     done = feddecorr("table", records)
     headings, *rows = done.out.splitlines()
@@ -57,8 +77,18 @@ def test_without_columns_every_statistic_is_shown(feddecorr: CommandLine, record
 
 def test_the_document_has_every_number(feddecorr: CommandLine, records: Path) -> None:
     done = feddecorr("table", records, "--measure", "effective_rank", "--columns", "partition.alpha", "--json")
-    assert done.document[0]["values"]["alpha 0.05"] == {"mean": 4.0, "deviation": 0.0, "seeds": 2, "best": True}
-    assert done.document[1]["values"]["alpha 0.5"] == {"mean": None, "deviation": None, "seeds": 0, "best": False}
+    assert done.document[0]["values"]["partition.alpha=0.05"] == {
+        "mean": 4.0,
+        "deviation": 0.0,
+        "seeds": 2,
+        "best": True,
+    }
+    assert done.document[1]["values"]["partition.alpha=0.5"] == {
+        "mean": None,
+        "deviation": None,
+        "seeds": 0,
+        "best": False,
+    }
 
 
 def test_conditions_choose_the_runs_of_every_command_that_takes_records(
@@ -66,7 +96,7 @@ def test_conditions_choose_the_runs_of_every_command_that_takes_records(
 ) -> None:
     """As in a sweep; what nobody fulfils is refused."""
     rows = feddecorr("table", records, "--where", "method = fedavg", "--where", "partition.alpha < 0.1", "--json")
-    assert [row["values"]["last round"]["mean"] for row in rows.document] == [50.0]
+    assert [row["values"]["last round"]["mean"] for row in rows.document] == [0.5]
     kept = feddecorr("records", records, "--where", "method = moon", "-o", tmp_path / "moon.jsonl", "--json")
     assert kept.document["runs"] == 1
     drawn = feddecorr("figure", "accuracy", records, "--where", "method = moon", "-o", tmp_path / "a.svg", "--json")
@@ -77,7 +107,7 @@ def test_conditions_choose_the_runs_of_every_command_that_takes_records(
 
 def test_what_there_is_not_is_refused(feddecorr: CommandLine, records: Path) -> None:
     for words, reason in {
-        ("--format", "html"): "--format is one of markdown, latex, csv",
+        ("--format", "html"): "there is no --format html",
         ("--measure", "acuracy"): "no run has measured 'acuracy'",
         ("--by", "alpha"): "no run has a setting 'alpha'",
         ("--columns", "partition.alpha", "--statistic", "median"): "not 'median'",

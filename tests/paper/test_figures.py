@@ -33,23 +33,21 @@ def test_a_line_is_the_mean_over_seeds_in_a_band_of_their_deviation() -> None:
         return summary(arm, accuracy=0.4 + 0.2 * int(arm.labels["seed"]))
 
     drawn = next(
-        figure
-        for title, figure in figures("rounds", make).items()
-        if title == "Accuracy per round: cifar10, alpha 0.05"
+        figure for title, figure in figures("rounds", make).items() if title == "Accuracy per round: CIFAR-10, α = 0.05"
     )
-    assert list(lines(drawn)) == ["none", "feddecorr"]
-    assert list(lines(drawn)["none"].x) == list(range(1, 101))
-    assert lines(drawn)["none"].y == pytest.approx([0.5] * 100)
+    assert list(lines(drawn)) == ["FedAvg", "FedAvg + FedDecorr"]
+    assert list(lines(drawn)["FedAvg"].x) == list(range(1, 101))
+    assert lines(drawn)["FedAvg"].y == pytest.approx([50] * 100)
     above, below = drawn.data[0].y, drawn.data[1].y
-    assert above[0] == pytest.approx(0.5 + math.sqrt(0.02))
-    assert below[0] == pytest.approx(0.5 - math.sqrt(0.02))
+    assert above[0] == pytest.approx(50 + 100 * math.sqrt(0.02))
+    assert below[0] == pytest.approx(50 - 100 * math.sqrt(0.02))
 
 
 def test_spectra_are_drawn_for_every_alpha_on_the_paper_s_axes() -> None:
     """Logarithms of the recorded singular values, with the threshold."""
     (drawn,) = figures("collapse", lambda arm: summary(arm, tail=math.exp(-1))).values()
-    assert list(lines(drawn)) == ["alpha 0.01", "alpha 0.05", "alpha 0.25", "alpha inf"]
-    assert lines(drawn)["alpha inf"].y[-1] == pytest.approx(-1)
+    assert list(lines(drawn)) == ["α = 0.01", "α = 0.05", "α = 0.25", "α = ∞"]
+    assert lines(drawn)["α = ∞"].y[-1] == pytest.approx(-1)
     assert "τ" in drawn.layout.annotations[0].text
 
 
@@ -64,8 +62,8 @@ def test_local_spectra_are_those_of_the_first_client_and_of_all() -> None:
     one, every = [finding for finding in found if isinstance(finding, Figure)]
     assert "first client" in one.title
     assert "all clients" in every.title
-    assert list(lines(one.draw())) == ["alpha 0.05", "alpha 0.25", "alpha inf"]
-    assert "Missing: alpha 0.01" in one.note
+    assert list(lines(one.draw())) == ["α = 0.05", "α = 0.25", "α = ∞"]
+    assert "Missing: α = 0.01" in one.note
 
 
 def test_the_loss_is_drawn_for_each_client() -> None:
@@ -84,10 +82,10 @@ def test_points_on_the_sphere_are_unit_vectors_of_the_test_images(tmp_path: Any)
     first, *others = [Result(arm.labels, summary(arm)) for arm in study.arms("smoke", 1)]
     found = study.findings([replace(first, directory=tmp_path / "run"), *others], "smoke")
     one, *missing = [finding for finding in found if isinstance(finding, Figure)]
-    assert one.title == "alpha inf"
+    assert one.title == "α = ∞"
     lengths = [math.hypot(*point) for trace in one.draw().data for point in zip(trace.x, trace.y, trace.z, strict=True)]
     assert lengths == pytest.approx([1.0] * 40)
-    assert [figure.title for figure in missing] == ["alpha 0.05", "alpha 0.05, FedDecorr"]
+    assert [figure.title for figure in missing] == ["α = 0.05", "α = 0.05, FedDecorr"]
     assert all("Missing" in figure.note for figure in missing)
 
 

@@ -29,7 +29,7 @@ def row(table: Table, *starts: str) -> dict[str, str]:
 
 def test_accuracy_is_mean_and_deviation_over_seeds_beside_the_papers() -> None:
     """0.50, 0.51 and 0.52 by all three statistics."""
-    found = row(tables("cifar10", 0.0)[0], "cifar10", "fedavg", "none", "0.05")
+    found = row(tables("cifar10", 0.0)[0], "FedAvg", "CIFAR-10", "0.05")
     assert found["seeds"] == "3"
     assert [found[name] for name in ("last round", "mean of the last ten", "best round")] == ["51.00 ± 1.00"] * 3
     assert found["paper"] == "64.85 ± 2.01"
@@ -37,7 +37,7 @@ def test_accuracy_is_mean_and_deviation_over_seeds_beside_the_papers() -> None:
 
 def test_gains_are_paired_differences_beside_the_papers() -> None:
     """Three points in each seed have no spread."""
-    found = row(tables("cifar10", 0.03)[1], "cifar10", "moon", "feddecorr", "0.1")
+    found = row(tables("cifar10", 0.03)[1], "MOON (μ = 1.0) + FedDecorr", "CIFAR-10", "0.1")
     assert found["mean of the last ten"] == "+3.00 [+3.00, +3.00], 3 of 3"
     assert found["paper"] == "+2.93"
 
@@ -45,16 +45,16 @@ def test_gains_are_paired_differences_beside_the_papers() -> None:
 def test_a_seed_that_is_missing_is_counted() -> None:
     """The others are shown without it."""
     first, second, _ = tables("cifar10", 0.03, absent=1)
-    found = row(first, "cifar10", "fedavg", "none", "0.05")
+    found = row(first, "FedAvg", "CIFAR-10", "0.05")
     assert (found["seeds"], found["last round"]) == ("2 of 3", "51.00 ± 1.41")
-    assert row(second, "cifar10", "fedavg", "feddecorr", "0.05")["last round"].endswith("2 of 2")
+    assert row(second, "FedAvg + FedDecorr", "CIFAR-10", "0.05")["last round"].endswith("2 of 2")
 
 
 def test_one_seed_has_no_spread() -> None:
     """Neither a deviation nor an interval."""
     first, second, _ = tables("cifar10", 0.03, seeds=1)
-    assert row(first, "cifar10", "fedavg", "none", "0.05")["last round"] == "50.00"
-    assert row(second, "cifar10", "fedavg", "feddecorr", "0.05")["last round"] == "+3.00, 1 of 1"
+    assert row(first, "FedAvg", "CIFAR-10", "0.05")["last round"] == "50.00"
+    assert row(second, "FedAvg + FedDecorr", "CIFAR-10", "0.05")["last round"] == "+3.00, 1 of 1"
 
 
 def test_a_table_names_each_departure_from_the_papers_text() -> None:

@@ -60,13 +60,13 @@ def test_thirty_runs_of_three_hundred_rounds_are_a_small_page_that_draws(browser
 def test_a_run_is_switched_off_in_all_figures_at_once_by_the_keyboard(opened: Page) -> None:
     lines = "[...document.querySelectorAll('.scatterlayer .trace')].length"
     before = opened.evaluate(lines)
-    box = opened.get_by_label("with<b>")
+    box = opened.get_by_label("FedAvg + FedDecorr")
     box.focus()
     opened.keyboard.press("Space")
     drawn = "[...document.querySelectorAll('.plotly-graph-div')]"
     shown = f"(name, on) => {drawn}.every(f => f.data.every(t => t.name !== name || (t.visible !== false) === on))"
-    assert opened.evaluate(f"({shown})('with<b>', false)")
-    assert opened.evaluate(f"({shown})('plain', true)")
+    assert opened.evaluate(f"({shown})('FedAvg + FedDecorr', false)")
+    assert opened.evaluate(f"({shown})('FedAvg', true)")
     assert opened.evaluate(lines) < before
     opened.keyboard.press("Space")
     assert opened.evaluate(lines) == before

@@ -14,11 +14,14 @@ def draw() -> go.Figure:
 
 
 def test_everything_is_there_as_markdown_csv_and_page(tmp_path: Path) -> None:
-    document = Document("own", "What it shows.", ["Mind this."], [TABLE, Figure("Curves", draw), TABLE])
+    document = Document("own", "What it shows.", "Made of that by:", "make it", [TABLE, Figure("Curves", draw), TABLE])
     markdown, page, *tables = document.write(tmp_path / "out")
     text = markdown.read_text()
     assert "| a\\|b | 1.0 ± 0.1 |\n| c | missing |" in text
-    assert all(part in text for part in ("# own", "What it shows.", "Mind this.", r"## Accuracy, α \| β", "## Curves"))
+    assert all(
+        part in text
+        for part in ("# own", "What it shows.", "Made of that by: `make it`", r"## Accuracy, α \| β", "## Curves")
+    )
     assert [table.relative_to(tmp_path / "out").as_posix() for table in tables] == [
         "own/accuracy.csv",
         "own/curves.csv",
@@ -30,6 +33,8 @@ def test_everything_is_there_as_markdown_csv_and_page(tmp_path: Path) -> None:
         ["c", "missing"],
     ]
     html = page.read_text()
+    assert "<code>make it</code>" in html
+    assert "`" not in html.rpartition("<body>")[2].partition("<script")[0]
     assert "1.0 ± 0.1" in html
     assert html.count('class="plotly-graph-div"') >= 1
     assert all((tmp_path / "out" / link).is_file() for link in ("own/curves.csv", "own.html") if link in text)

@@ -9,7 +9,9 @@ from PIL import Image
 from feddecorr.errors import UserError
 from feddecorr.report import printed
 from feddecorr.report.figures import draw
-from feddecorr.report.picture import ARMS, Panel, Picture, Series, colour_names, colours, fan, shades
+from feddecorr.report.picture import FIXED, Panel, Picture, Series, colour_names, colours, fan, line_styles, shades
+from feddecorr.results.names import name_arm
+from feddecorr.results.study import Labels
 
 X = np.linspace(0, 4, 5)
 LINES = Picture(
@@ -104,16 +106,47 @@ def test_shades_go_from_dark_to_light() -> None:
     assert int(first[1:3], 16) < int(last[1:3], 16)
 
 
-def test_an_arm_has_its_colour_in_every_figure() -> None:
+def test_an_answer_has_its_colour_in_every_figure() -> None:
     """Whatever is drawn with it, and in both renderers; no other line has that colour."""
-    assert colour_names(["moon", "feddecorr", "none"]) == {**colour_names(["none", "feddecorr"]), "moon": colours(3)[2]}
-    named = [Series(X, X, name="other"), Series(X, -X, name="feddecorr")]
+    assert colour_names(["one", "not true", "true"]) == {**colour_names(["true", "not true"]), "one": colours(3)[2]}
+    named = [Series(X, X, name="other"), Series(X, -X, name="not true")]
     picture = Picture("a", "", "", ("x", "y"), [Panel("l", named[::-1]), Panel("r", named)])
-    pages = {trace.line.color for trace in draw(picture).data if trace.name == "feddecorr"}
+    pages = {trace.line.color for trace in draw(picture).data if trace.name == "not true"}
     printed_ones = [
-        line for axis in printed.draw(picture).axes for line in axis.lines if line.get_label() == "feddecorr"
+        line for axis in printed.draw(picture).axes for line in axis.lines if line.get_label() == "not true"
     ]
-    assert pages == {line.get_color() for line in printed_ones} == {ARMS["feddecorr"]}
+    assert pages == {line.get_color() for line in printed_ones} == {FIXED["not true"]}
+
+
+def styles(*arms: Labels) -> list[tuple[str, int]]:
+    names = {name_arm(labels).whole: name_arm(labels) for labels in arms}
+    return list(line_styles(names).values())
+
+
+def test_colour_tells_the_method_and_dash_the_regularizer() -> None:
+    """Whatever else is drawn: the same arm has the same look in every figure."""
+    plain: Labels = {"method": "fedavg", "regularizers": "none"}
+    moon: Labels = {"method": "moon", "regularizers": "none"}
+    cured: Labels = {"method": "fedavg", "regularizers": "feddecorr"}
+    (blue, solid), (also_blue, dashed) = styles(plain, cured)
+    assert (blue, solid) == (also_blue, 0)
+    assert dashed != solid
+    assert styles(moon, cured, plain)[1:] == [(blue, dashed), (blue, solid)]
+    assert styles(moon)[0] == styles(plain, moon)[1]
+    assert styles(moon)[0][0] != blue
+
+
+def test_settings_of_one_method_have_colours_of_their_own() -> None:
+    """The first has the method's; those of a regularizer share its dash."""
+    alphas: list[Labels] = [{"method": "fedavg", "alpha": alpha} for alpha in (0.05, 0.5, "inf")]
+    found = styles(*alphas, {"method": "moon", "alpha": 0.05})
+    assert len({colour for colour, _ in found}) == 4
+    assert found[0] == styles({"method": "fedavg"})[0]
+    betas: list[Labels] = [
+        {"method": "fedavg", "regularizers": "feddecorr", "regularizers.feddecorr.beta": beta} for beta in (0.1, 0.2)
+    ]
+    (first, dash), (second, same) = styles(*betas)
+    assert (first != second, dash) == (True, same)
 
 
 def test_no_two_colours_are_the_same() -> None:

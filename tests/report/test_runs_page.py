@@ -73,7 +73,7 @@ def test_runs_without_test_images_have_a_report_too(tmp_path: Path) -> None:
     for heading in ("Singular spectra", "Accuracy per round", "Effective rank per round"):
         assert f"<h2>{heading}</h2>" not in page
     assert "<h2>Objective: cross_entropy per round</h2>" in page
-    assert "<td>blind</td><td>2</td>" in page
+    assert re.search(r"<td>FedAvg</td><td>2</td>.*<td>blind</td>", page)
     write_report([tmp_path / "blind", tmp_path / "seeing"], tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()
     accuracy = page.split("<h2>Accuracy per round</h2>")[1].split("</section>")[0]
@@ -133,32 +133,37 @@ def test_seeds_are_one_line_with_a_band_and_one_switch(tmp_path: Path) -> None:
     write_report([tmp_path / name for name in ("a0", "a1", "b", "late")], tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()
     above, below, mean, *others = drawn(page, "Accuracy per round")
-    assert mean["name"] == "a (2 seeds)"
-    assert [line["name"] for line in others] == ["b", "late"]
+    names = ["FedAvg (a0, a1)", "FedAvg (late)", "FedProx (μ = 0.001)"]
+    assert [line["name"] for line in (mean, *others)] == names
     for place, y in enumerate(mean["y"]):
-        both = [RunDirectory.open(tmp_path / name).rounds()[place].accuracy or 0.0 for name in ("a0", "a1")]
+        both = [100 * (RunDirectory.open(tmp_path / name).rounds()[place].accuracy or 0.0) for name in ("a0", "a1")]
         assert y == pytest.approx(fmean(both))
         assert [above["y"][place], below["y"][place]] == pytest.approx([y + stdev(both), y - stdev(both)])
-    assert re.findall(r'data-run="(.*?)"', page) == ["a (2 seeds)", "b", "late"]
-    assert "<td>seed</td><td>0, 1</td><td>0</td><td>2</td>" in page
-    assert re.search(r"<td>a \(2 seeds\)</td><td>2</td><td>0\.\d+ ± 0\.\d+</td>", page)
-    assert "this is that of a0" in page
+    assert re.findall(r'data-run="(.*?)"', page) == names
+    assert "<td>seed</td><td>0, 1</td><td>2</td><td>0</td>" in page
+    assert re.search(r"<td>FedAvg \(a0, a1\)</td><td>2</td><td>2</td><td>\d+\.\d ± \d+\.\d</td>", page)
+    assert "this is that of seed 0" in page
 
 
-@pytest.mark.parametrize(
-    ("names", "expected"),
-    [
-        (["plain-0", "plain-1", "cured"], ["plain (2 seeds)", "cured"]),
-        (["runs_seed0", "runs_seed1", "cured"], ["runs (2 seeds)", "cured"]),
-        (["7f3", "a94", "b"], ["fedavg (2 seeds)", "b"]),
-        (["seed0", "seed1", "b"], ["fedavg (2 seeds)", "b"]),
-    ],
-)
-def test_seeds_have_the_name_that_they_share_or_that_of_their_settings(names: list[str], expected: list[str]) -> None:
-    words = ["seed=0", "seed=1", "method=fedprox"]
-    settings = [small("rounds=1", each) for each in words]
-    runs = [Summary("", each.to_dict(), options.to_dict(), "", {}, [{}], None, {}, {}) for each, options in settings]
-    assert [line.name for line in group_seeds(dict(zip(names, runs, strict=True)))] == expected
+def test_lines_have_the_names_of_papers_in_the_order_of_their_settings() -> None:
+    """Whatever their directories are called: these tell apart what nothing else does."""
+    words = {
+        "z": "partition.alpha=0.5 method=fedprox",
+        "y": "partition.alpha=0.05 regularizers=feddecorr",
+        "x": "partition.alpha=0.05",
+        "x1": "partition.alpha=0.05 seed=1",
+    }
+    settings = {name: small("rounds=1", *each.split()) for name, each in words.items()}
+    runs = {
+        name: Summary("", each.to_dict(), options.to_dict(), "", {}, [{}], None, {}, {})
+        for name, (each, options) in settings.items()
+    }
+    found = {line.name: list(line.runs) for line in group_seeds(runs)}
+    assert found == {
+        "FedAvg, α = 0.05": ["x", "x1"],
+        "FedAvg + FedDecorr, α = 0.05": ["y"],
+        "FedProx (μ = 0.001), α = 0.5": ["z"],
+    }
 
 
 def test_copies_of_a_run_are_no_seeds(tmp_path: Path) -> None:
@@ -166,4 +171,4 @@ def test_copies_of_a_run_are_no_seeds(tmp_path: Path) -> None:
         list(run(*small("rounds=1"), tmp_path / name))
     write_report([tmp_path / "one", tmp_path / "two"], tmp_path / "report.html")
     lines = drawn((tmp_path / "report.html").read_text(), "Accuracy per round")
-    assert [line["name"] for line in lines] == ["one", "two"]
+    assert [line["name"] for line in lines] == ["FedAvg (one)", "FedAvg (two)"]

@@ -3,11 +3,13 @@
 import http.client
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
+from itertools import islice
 from pathlib import Path
 from threading import Thread
 from typing import NamedTuple
@@ -20,7 +22,10 @@ from small import small
 
 from feddecorr.errors import UserError
 from feddecorr.report.live import LOOPBACK, LivePage, address, open_server
+from feddecorr.results.plan import PlannedRun, write_plan
 from feddecorr.runs.pipeline import run
+from feddecorr.sweeps.jobs import plan
+from feddecorr.sweeps.sweep import Sweep, SweepStudy
 
 POINTS = "document.querySelectorAll('.plotly-graph-div')[1].data.map(line => [line.name, line.x.length])"
 
@@ -69,18 +74,17 @@ def test_a_run_under_way_is_followed_and_others_join(browser: Browser, tmp_path:
         first = run(*small("rounds=3"), tmp_path / "first")
         next(first)
         page.get_by_role("cell", name="1 of 3").wait_for()
-        assert page.evaluate(POINTS) == [["first", 1]]
-        second = run(*small("rounds=2", "regularizers=feddecorr"), tmp_path / "more" / "second")
+        assert page.evaluate(POINTS) == [["FedAvg", 1]]
+        second = run(*small("rounds=3", "regularizers=feddecorr"), tmp_path / "more" / "second")
         next(second)
-        page.get_by_role("cell", name="1 of 2").wait_for()
-        page.get_by_label("second").uncheck()
+        page.get_by_label("FedAvg + FedDecorr").uncheck()
         zoomed = zoom(page)
         next(first)
         page.get_by_role("cell", name="2 of 3").wait_for()
-        assert page.evaluate(POINTS) == [["first", 2], ["second", 1]]
+        assert page.evaluate(POINTS) == [["FedAvg", 2], ["FedAvg + FedDecorr", 1]]
         visible = "document.querySelectorAll('.plotly-graph-div')[1].data.map(line => line.visible)"
         assert page.evaluate(visible) == [True, False]
-        assert not page.get_by_label("second").is_checked()
+        assert not page.get_by_label("FedAvg + FedDecorr").is_checked()
         assert page.evaluate(RANGE) == zoomed
         assert page.evaluate("window.loadedOnce")
         first.close()
@@ -165,6 +169,44 @@ def test_a_broken_run_keeps_nobody_from_seeing_the_others(tmp_path: Path) -> Non
     assert "1 rounds are finished, but it has 0 whole lines" in page
     assert "<td>whole</td><td>1 of 1</td>" in page
     assert "<h2>Accuracy per round</h2>" in page
+
+
+def test_a_sweep_is_shown_in_the_order_of_its_plan_by_names_that_people_know(tmp_path: Path) -> None:
+    """Runs that wait are there, too; seeds under way are a band as far as they have come; nothing has a digest."""
+    settings = {**small("rounds=2").experiment.to_dict(), "rounds": 2}
+    sweep = SweepStudy("s", settings, Sweep(over={"regularizers": ["feddecorr", "none"]}))
+    arms = sweep.arms("own", 2)
+    jobs = plan(arms, tmp_path / "runs")
+    write_plan(tmp_path, [PlannedRun(job.digest, job.name, job.options.rounds) for job in jobs])
+    for arm, job, rounds in zip(arms[1:], jobs[1:], (2, 1, 1), strict=True):
+        records = run(arm.experiment, arm.options, job.path)
+        list(islice(records, rounds))
+        records.close()
+    page = LivePage([tmp_path / "runs"]).current()[1]
+    rows = re.findall(r"<tr><td>(.*?, seed \d)</td><td>(\d of \d)</td>", page)
+    assert rows == [
+        ("FedAvg + FedDecorr, seed 0", "0 of 2"),
+        ("FedAvg, seed 0", "2 of 2"),
+        ("FedAvg + FedDecorr, seed 1", "1 of 2"),
+        ("FedAvg, seed 1", "1 of 2"),
+    ]
+    assert not any(job.digest in page for job in jobs)
+    assert re.findall(r'data-run="(.*?)"', page) == ["FedAvg", "FedAvg + FedDecorr"]
+    accuracy = page.split("<h2>Accuracy per round</h2>")[1].split("</section>")[0]
+    (mean,) = [
+        line
+        for line in json.loads(accuracy.split('json">')[1].split("</script>")[0])["data"]
+        if line.get("name") == "FedAvg"
+    ]
+    assert mean["x"] == [1, 2]
+
+
+def test_a_plan_that_cannot_be_read_keeps_nobody_from_seeing_the_runs(done: Path) -> None:
+    (done.parent / "plan.json").write_text("{}")
+    page = LivePage([done.parent]).current()[1]
+    (done.parent / "plan.json").unlink()
+    assert "is no plan of runs that can be read" in page
+    assert "<td>done</td><td>1 of 1</td>" in page
 
 
 def test_a_folder_that_is_not_there_is_refused(feddecorr: CommandLine, tmp_path: Path) -> None:

@@ -17,23 +17,29 @@ def test_runs_that_differ_in_the_seed_alone_are_one_cell() -> None:
 
 def test_numbers_are_sorted_by_size() -> None:
     found = names(*(f"partition.alpha={alpha}" for alpha in ("inf", 0.5, 0.05)))
-    assert found == ["alpha 0.05", "alpha 0.5", "alpha inf"]
+    assert found == ["α = 0.05", "α = 0.5", "α = ∞"]
 
 
 def test_kinds_are_told_by_name_and_by_the_options_that_vary() -> None:
     found = names("method=fedavg", "method=fedprox method.mu=0.1", "method=fedprox method.mu=0.01")
-    assert found == ["fedavg", "fedprox mu 0.01", "fedprox mu 0.1"]
-    assert names("method=fedavg", "method=fedprox") == ["fedavg", "fedprox"]
+    assert found == ["FedAvg", "FedProx (μ = 0.01)", "FedProx (μ = 0.1)"]
+    assert names("method=fedavg", "method=fedprox") == ["FedAvg", "FedProx (μ = 0.001)"]
 
 
 def test_runs_with_and_without_a_regularizer_differ_in_one_setting() -> None:
-    assert names("regularizers=feddecorr", "") == ["none", "feddecorr"]
+    assert names("regularizers=feddecorr", "") == ["FedAvg", "FedAvg + FedDecorr"]
     several = [f"regularizers=feddecorr regularizers.feddecorr.beta={beta}" for beta in (0.2, 0.1)]
-    assert names(*several) == ["beta 0.1", "beta 0.2"]
-    assert names("", *several) == ["none", "feddecorr beta 0.1", "feddecorr beta 0.2"]
+    assert names(*several) == ["β = 0.1", "β = 0.2"]
+    assert names("", *several) == ["FedAvg", "FedAvg + FedDecorr (β = 0.1)", "FedAvg + FedDecorr (β = 0.2)"]
+
+
+def test_kinds_come_in_the_order_of_their_registry_and_an_arm_alone_has_its_whole_name() -> None:
+    assert names("method=scaffold", "method=moon", "method=fedavg") == ["FedAvg", "MOON (μ = 1.0)", "SCAFFOLD"]
+    assert names("method=fedprox regularizers=feddecorr") == ["FedProx (μ = 0.001) + FedDecorr"]
+    assert names("model=resnet18", "model=mlp") == ["MLP", "ResNet18"]
 
 
 def test_settings_that_are_asked_for_come_first_and_have_to_exist() -> None:
-    assert names("seed=0", "clients=5", asked=("data",)) == ["cifar10, clients 5", "cifar10, clients 10"]
+    assert names("seed=0", "clients=5", asked=("data",)) == ["CIFAR-10, clients = 5", "CIFAR-10, clients = 10"]
     with pytest.raises(UserError, match=r"no run has a setting 'partition\.alfa'"):
         group_runs([summary()], ["partition.alfa"])

@@ -39,22 +39,24 @@ def test_runs_are_paired_by_seed_and_compared_by_every_statistic() -> None:
     ]
     (found,) = compare_runs(runs, by=["method"], pair="regularizers")
     assert (found.first, found.seeds) == ("none", (0, 1, 2))
-    assert found.labels["method"].startswith("fedavg")
+    assert found.labels["method"] == "fedavg"
+    assert found.names == ("FedAvg", "FedAvg + FedDecorr")
     means = {name: paired.mean for name, paired in found.statistics.items()}
     assert means == pytest.approx({"last": 0.0, "last_ten": 0.66 - 0.6, "best": 0.3, "transient": 1.4 / 11 - 0.6})
     assert found.statistics["best"].wins == 3
 
 
 def test_what_differs_in_anything_else_is_never_pooled() -> None:
-    """Another alpha is another comparison, which is told apart though nobody asked for it."""
+    """Another alpha is another comparison, which is told apart though nobody asked for it, in the order of alpha."""
     runs = [
         run
-        for alpha in (0.1, 0.5)
+        for alpha in (0.5, "inf", 0.1)
         for words in ("none", "feddecorr")
         for run in over_seeds(f"partition.alpha={alpha} regularizers={words}", [0.5, 0.5])
     ]
     found = compare_runs(runs, by=["method"], pair="regularizers")
-    assert [comparison.labels["partition.alpha"] for comparison in found] == ["0.1", "0.5"]
+    assert [comparison.labels["partition.alpha"] for comparison in found] == [0.1, 0.5, "inf"]
+    assert [comparison.words for comparison in found] == [{"α": "0.1"}, {"α": "0.5"}, {"α": "∞"}]
 
 
 def test_a_run_that_is_not_finished_is_not_compared() -> None:

@@ -14,7 +14,7 @@ def test_a_run_is_there_once_however_many_arms_have_it(tmp_path: Path) -> None:
         Arm({"n": n}, *small(*words)) for n, words in enumerate([["seed=0"], ["seed=1"], ["seed=0", "engine=pool"]])
     ]
     jobs = plan(arms, tmp_path)
-    assert [job.name for job in jobs] == ["n 0", "n 1"]
+    assert [job.name for job in jobs] == ["n = 0, seed 0", "n = 1, seed 1"]
     assert [job.path for job in jobs] == [tmp_path / job.digest for job in jobs]
     assert {job.options.to_dict()["engine"]["name"] for job in jobs} == {"serial"}
 

@@ -75,7 +75,7 @@ def test_a_failure_is_told_with_its_reason_and_stops_no_other(tmp_path: Path) ->
     failures = run_all(given, tmp_path, jobs=2)
     raised, impossible = (failures[arm.experiment.digest()] for arm in given[:2])
     assert raised.reason == "client 1 failed in round 2: ZeroDivisionError: as it was told to"
-    assert raised.name == "method=outside:Failing seed 0"
+    assert raised.name == "method=outside:Failing, seed 0"
     assert "lower clients or partition.minimum" in impossible.reason
     assert len(failures) == 2
     assert [RunDirectory(tmp_path / arm.experiment.digest()).finished_rounds() for arm in given] == [1, 0, 3, 3]

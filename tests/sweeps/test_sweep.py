@@ -7,7 +7,7 @@ from small import SETTINGS, small
 from feddecorr.config.overrides import read_overrides
 from feddecorr.errors import UserError
 from feddecorr.results.study import Result, Table
-from feddecorr.results.summary import Summary
+from feddecorr.results.summary import STATISTICS, Summary
 from feddecorr.sweeps.sweep import Sweep, SweepStudy, read_over
 
 
@@ -129,12 +129,14 @@ def test_the_table_has_mean_and_deviation_over_the_seeds_and_shows_what_is_missi
         Result({"clients": 3, "seed": 0}, summary(0.5)),
         Result({"clients": 3, "seed": 1}, None),
     ]
-    table, figure = sweep.findings(results, "")
+    table, figure, *others = sweep.findings(results, "")
     assert isinstance(table, Table)
-    assert table.headings == ["clients", "seeds", "last", "last ten", "best", "transient", "effective rank"]
+    assert table.headings == ["clients", "seeds", *STATISTICS.values(), "effective rank"]
     assert table.rows == [
-        ["2", "2", "0.2000 ± 0.1414", "–", "0.2000 ± 0.1414", "0.2000 ± 0.1414", "20.0 ± 14.1"],
-        ["3", "1 of 2", "0.5000", "–", "0.5000", "0.5000", "50.0"],
+        ["2", "2", "20.00 ± 14.14", "–", "20.00 ± 14.14", "20.00 ± 14.14", "20.0 ± 14.1"],
+        ["3", "1 of 2", "50.00", "–", "50.00", "50.00", "50.0"],
     ]
     assert not isinstance(figure, Table)
-    assert [(line.name, list(line.y)) for line in figure.draw().data] == [("2", [0.2]), ("3", [0.5])]
+    lines = [(line.name, list(line.y)) for line in figure.draw().data if line.name]
+    assert lines == [("clients = 2", [20.0]), ("clients = 3", [50.0])]
+    assert [each.title for each in others] == ["Effective rank per round", "Singular spectra"]

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
 from io import TextIOWrapper
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -18,7 +19,9 @@ from feddecorr.errors import RunError
 if TYPE_CHECKING:
     from rich.console import Console
 
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="Print one JSON document instead of text; shares such as accuracy are fractions.")
+]
 
 TrustOption = Annotated[
     bool, typer.Option("--trust", help="Import the code that files name. Only for files from people you trust.")
@@ -69,6 +72,15 @@ def print_text(text: str) -> None:
     sys.stdout.write(visible(text) + "\n")
 
 
+def write_text(path: Path, text: str) -> None:
+    """Write a result into a file, in one step, and print where it is."""
+    from feddecorr.core.files import write_bytes
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_bytes(path, text.encode())
+    print_text(str(path.resolve()))
+
+
 def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], title: str | None = None) -> None:
     """Print a table: drawn in a terminal, aligned columns elsewhere."""
     headings, rows = list(map(one_line, headings)), [list(map(one_line, row)) for row in rows]
@@ -94,3 +106,8 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], title: s
 def number(value: float | None, digits: int = 4) -> str:
     """Format a number for a table; a dash for what was not measured."""
     return "–" if value is None else f"{value:.{digits}f}" if isinstance(value, float) else str(value)
+
+
+def percent(share: float | None) -> str:
+    """Format a share for a reader; a dash for what was not measured."""
+    return number(None if share is None else 100.0 * share, 1) + " %" * (share is not None)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from feddecorr.cli.console import JsonOption, TrustOption, number, print_json, print_table, print_text, say
+from feddecorr.cli.console import JsonOption, TrustOption, number, percent, print_json, print_table, print_text, say
 from feddecorr.config.overrides import read_overrides, said
 from feddecorr.core.text import read_list
 from feddecorr.core.trust import Trust
@@ -225,7 +225,16 @@ def _print_models(found: Sequence[Diagnosis]) -> None:
         return
     told = {name for name in COLUMNS.values() if any(getattr(each, name) is not None for each in found)}
     known = {heading: name for heading, name in COLUMNS.items() if name in told}
-    lines = [[each.name, *(number(getattr(each, name), 3) for name in known.values())] for each in found]
+    lines = [
+        [
+            each.name,
+            *(
+                percent(each.accuracy) if name == "accuracy" else number(getattr(each, name), 3)
+                for name in known.values()
+            ),
+        ]
+        for each in found
+    ]
     print_table(["model", *known], lines)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol, Self
 
-from feddecorr.cli.console import messages, number, say
+from feddecorr.cli.console import messages, percent, say
 from feddecorr.core.text import one_line
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def follow(records: Iterable[ShownRound], *, title: str, done: int, rounds: int)
         progress(title, done, rounds, f"round {done}/{rounds}")
         for record in records:
             accuracy = record.accuracy if record.accuracy is not None else accuracy
-            place = f"round {record.round}/{rounds}, accuracy {number(accuracy, 3)}"
+            place = f"round {record.round}/{rounds}, accuracy {percent(accuracy)}"
             progress(title, record.round, rounds, place)
 
 

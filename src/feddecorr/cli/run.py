@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from feddecorr.cli.console import JsonOption, TrustOption, Words, number, print_json, print_table, print_text, say
+from feddecorr.cli.console import (
+    JsonOption,
+    TrustOption,
+    Words,
+    number,
+    percent,
+    print_json,
+    print_table,
+    print_text,
+    say,
+)
 from feddecorr.cli.progress import follow
 from feddecorr.config.overrides import read_overrides, said
 from feddecorr.core.trust import Trust
@@ -125,7 +135,7 @@ def demo(
     rows = [
         [
             name,
-            number(record.accuracy, 3),
+            percent(record.accuracy),
             f"{number(record.effective_rank, 1)} of {len(record.singular_values or [])}",
             number(record.significant_singular_values),
         ]
@@ -192,7 +202,7 @@ def print_outcome(directory: Path, *, json: bool) -> None:
         return
     last = run.last_round()
     found = {
-        "accuracy": number(last.accuracy),
+        "accuracy": percent(last.accuracy),
         "effective rank": number(last.effective_rank, 1),
         "significant singular values": number(last.significant_singular_values),
     }

@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from feddecorr.cli.console import JsonOption, number, print_json, print_result, print_table, print_text, say
+from feddecorr.cli.console import (
+    JsonOption,
+    number,
+    percent,
+    print_json,
+    print_result,
+    print_table,
+    print_text,
+    say,
+    write_text,
+)
 from feddecorr.errors import UserError, nearest
 
 if TYPE_CHECKING:
@@ -55,6 +65,8 @@ def show(
 ) -> None:
     """Print a run round by round, with what went to each client and came from each, in thousands of bytes.
 
+    Accuracy is in percent; with --json, a fraction.
+
     Example:  feddecorr show runs/a
     """
     from feddecorr.runs.directory import RunDirectory
@@ -76,7 +88,7 @@ def show(
     rows = [
         [
             str(record.round),
-            number(record.accuracy),
+            percent(record.accuracy),
             number(record.loss),
             number(record.effective_rank, 1),
             number(record.significant_singular_values),
@@ -159,14 +171,16 @@ def table(  # noqa: PLR0913, PLR0917 - one parameter for each option of the comm
     format: Annotated[  # noqa: A002 - the option's name
         str | None, typer.Option(help="markdown, latex or csv; without it, plain columns.")
     ] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="A file to write instead of printing.")] = None,
     json: JsonOption = False,
 ) -> None:
     """Print mean ± standard deviation over seeds, with runs grouped by the settings in which they differ.
 
-    The largest mean of each column is bold (in plain columns, it has an asterisk). Only runs that differ in nothing
-    but the seed are averaged.
+    Of runs that differ in their regularizers alone, that with the largest mean is bold (in plain columns, it has an
+    asterisk); where there are none, the largest mean of each column. Only runs that differ in nothing but the seed
+    are averaged. LaTeX needs the package booktabs. Accuracy is in percent; with --json, a fraction.
 
-        feddecorr table runs --by method --columns partition.alpha --format latex
+        feddecorr table runs --columns partition.alpha --format latex -o table.tex
 
         feddecorr table results/small.jsonl --where 'method = fedavg' --measure effective_rank
     """
@@ -177,6 +191,12 @@ def table(  # noqa: PLR0913, PLR0917 - one parameter for each option of the comm
     found = tabulate(choose_runs(sources, where), by=by or [], columns=columns, measure=measure, statistic=statistic)
     if json:
         print_json(found.to_dict())
+    elif out is not None:
+        ending = {name: f".{name}" for name in FORMATS} | {"markdown": ".md", "latex": ".tex"}
+        kind = format or next((name for name, suffix in ending.items() if suffix == out.suffix), None)
+        if kind is None:
+            raise UserError(f"{out}: name the --format, or a file that ends in {', '.join(ending.values())}")
+        write_text(out, FORMATS[kind](found) + "\n")
     elif format is None:
         print_table(found.headings, to_text(found))
         say(f"{measure}{' in percent' * (measure == 'accuracy')}, mean ± standard deviation over seeds; * is the best")
@@ -195,7 +215,8 @@ def compare(
     """Compare runs that differ in one setting only, seed by seed.
 
     For the last round, the mean of the last ten and the best round: the mean difference, its 95 % interval
-    (Student's t), and in how many seeds the second was better.
+    (Student's t), and in how many seeds the second was better. Accuracy is in percentage points; with --json, a
+    fraction.
 
     Example:  feddecorr compare studies/small/runs --by method --pair regularizers
     """
@@ -211,24 +232,32 @@ def compare(
     if json:
         print_json([comparison.to_dict() for comparison in found])
         return
-    labels = list(found[0].labels)
-    rows = [row for comparison in found for row in _rows(comparison, labels)]
-    print_table([*labels, "first", "second", "statistic", "difference", "95 % interval (t)", "wins"], rows)
-    say(f"differences are second minus first, in {measure}")
+    rows = [row for comparison in found for row in _rows(comparison, measure)]
+    print_table([*found[0].words, "first", "second", "statistic", "difference", "95 % interval (t)", "wins"], rows)
+    unit = "percentage points of accuracy" if measure == "accuracy" else measure
+    say(f"differences are second minus first, in {unit}")
 
 
-def _rows(comparison: Comparison, labels: list[str]) -> list[list[str]]:
-    who = [*(comparison.labels[label] for label in labels), comparison.first, comparison.second]
-    return [
-        [
-            *who,
-            name.replace("_", " "),
-            number(paired.mean if paired.values else None),
-            f"{paired.low:+.4f} … {paired.high:+.4f}" if len(paired) > 1 else number(None),
-            f"{paired.wins} of {len(paired)}",
-        ]
-        for name, paired in comparison.statistics.items()
-    ]
+def _rows(comparison: Comparison, measure: str) -> list[list[str]]:
+    from feddecorr.results.sample import factor_of
+    from feddecorr.results.summary import STATISTICS
+
+    factor = factor_of(measure)
+    digits = 2 if factor != 1 else 4
+    rows = []
+    for name, fractions in comparison.statistics.items():
+        paired = fractions.times(factor)
+        rows.append(
+            [
+                *comparison.words.values(),
+                *comparison.names,
+                STATISTICS[name],
+                f"{paired.mean:+.{digits}f}" if paired.values else number(None),
+                f"{paired.low:+.{digits}f} … {paired.high:+.{digits}f}" if len(paired) > 1 else number(None),
+                f"{paired.wins} of {len(paired)}",
+            ]
+        )
+    return rows
 
 
 def figure(

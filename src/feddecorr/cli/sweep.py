@@ -13,7 +13,6 @@ import typer
 from feddecorr.cli.console import JsonOption, TrustOption, Words, print_json, print_table, print_text, say
 from feddecorr.cli.progress import follow_runs
 from feddecorr.config.overrides import said
-from feddecorr.core.text import markdown_code
 from feddecorr.core.trust import Trust
 from feddecorr.errors import RunError, UserError
 
@@ -121,11 +120,14 @@ def estimate(study_plan: StudyPlan, *, json: bool) -> None:
 
 def execute(study_plan: StudyPlan, *, jobs: int | None, json: bool) -> None:
     """Run everything, write all tables and figures, and then say what failed."""
-    from feddecorr.sweeps.jobs import results_of
+    from feddecorr.results.plan import PlannedRun, write_plan
+    from feddecorr.sweeps.jobs import plan, results_of
     from feddecorr.sweeps.runner import run_all
 
     arms = study_plan.arms()
     _refuse_without_data(arms)
+    runs = [PlannedRun(job.digest, job.name, job.options.rounds) for job in plan(arms, study_plan.store)]
+    write_plan(study_plan.out, runs)
     title = study_plan.studies[0].name if len(study_plan.studies) == 1 else f"{len(study_plan.studies)} studies"
     try:
         with follow_runs(title) as tell:
@@ -163,12 +165,10 @@ def _draw(study_plan: StudyPlan, study: Study, results: Sequence[Result]) -> dic
     from feddecorr.report.page import Document
 
     missing = sum(result.summary is None for result in results)
-    notes = [f"Made by {markdown_code(study_plan.command(study))} from {len(results)} runs."]
-    if missing:
-        notes.append(f"Note: {missing} of them are missing.")
+    made = f"Made from {len(results)} runs{f', of which {missing} are missing' * bool(missing)}, by this command:"
     findings = study.findings(results, study_plan.scale)
     lead = f"{study.shows[:1].upper()}{study.shows[1:]} ({study.place})."
-    files = Document(study.name, lead, notes, findings).write(study_plan.out)
+    files = Document(study.name, lead, made, study_plan.command(study), findings).write(study_plan.out)
     return {
         "name": study.name,
         "shows": study.shows,

@@ -78,6 +78,8 @@ _MARKDOWN = re.compile(r"[\\`*\[\]<|~$]|(?<!\w)_|_(?!\w)|&(?=#?\w+;)|:(?=//)|(?<
 
 _LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
 _LATEX |= {letter: f"\\{letter}" for letter in "&%$#_{}"}
+_LATEX |= {"α": r"$\alpha$", "β": r"$\beta$", "ε": r"$\epsilon$", "μ": r"$\mu$", "ρ": r"$\rho$", "τ": r"$\tau$"}
+_LATEX |= {"∞": r"$\infty$", "–": "--", "−": "$-$", "…": r"\dots{}"}
 _LATEX |= {letter: f"{{{letter}}}" for letter in "[]*"}  # at the beginning of a row, they would belong to the last \\
 
 

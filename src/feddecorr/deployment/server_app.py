@@ -78,7 +78,7 @@ def log(text: str) -> None:
 def _summary(record: Record, rounds: int) -> str:
     parts = [f"round {record.round} of {rounds}", f"{record.seconds:.1f} s"]
     if record.accuracy is not None:
-        parts.append(f"accuracy {record.accuracy:.4f}")
+        parts.append(f"accuracy {100 * record.accuracy:.1f} %")
     parts += [f"{name} {value:.4f}" for name, value in record.terms.items()]
     parts += [f"without client {client} ({why})" for client, why in record.missing.items()]
     parts += [f"client {client}: {note}" for client, note in record.notes.items()]

@@ -3,27 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from statistics import fmean
 
 from feddecorr.paper.grid import GridResults
 from feddecorr.paper.tables import Make
 from feddecorr.report.figures import draw
-from feddecorr.report.picture import SPECTRUM, THRESHOLD, Panel, Picture, Series, band_series, mean_series
+from feddecorr.report.picture import SPECTRUM, THRESHOLD, Panel, Picture, Series, band_series, line_styles, mean_series
 from feddecorr.results import curves
 from feddecorr.results.groups import Cell, split_by
+from feddecorr.results.names import symbol
+from feddecorr.results.sample import PERCENT, factor_of
 from feddecorr.results.study import Figure, Finding
 from feddecorr.results.summary import STATISTICS
 
 Lines = Mapping[str, Sequence[Cell]]
-"""The cells of each line of a figure, by its name; a single line has none."""
+"""The cells of each line of a figure, by its name."""
 
 BETWEEN_SEEDS = "Means over seeds; bands reach one standard deviation up and down."
 
 
 def per_round(measure: str, *, panels: Sequence[str], what: str) -> Make:
     """Make a figure of a measure over the rounds for each panel, with a line for each other combination."""
-    return _figures(f"{what.capitalize()} per round", curves.per_round(measure), panels, ("round", what))
+    return _figures(
+        f"{what.capitalize()} per round",
+        curves.per_round(measure, factor_of(measure)),
+        panels,
+        ("round", what + " (%)" * (measure in PERCENT)),
+    )
 
 
 def spectra(*, panels: Sequence[str]) -> Make:
@@ -52,19 +60,19 @@ def over(axis: str, *, panels: Sequence[str], measure: str = "accuracy") -> Make
         short = any(cell.runs and not cell.sample("last_ten").values for cell in results.cells)
         statistic = "last" if short or measure != "accuracy" else "last_ten"
 
-        def series(lines: Lines, _: str) -> list[Series]:
-            return [_over(axis, name or what, line, statistic, measure) for name, line in lines.items()]
+        def series(lines: Lines) -> list[Series]:
+            return [_over(axis, name, line, statistic, measure) for name, line in lines.items()]
 
-        axes = (axis, f"{what}, {STATISTICS[statistic]}")
+        axes = (symbol(axis), f"{what}{' (%)' * (measure in PERCENT)}, {STATISTICS[statistic]}")
         return _by_panel(f"{what.capitalize()} by {axis}", axes, results, panels, series, along=axis)
 
     return make
 
 
 def _figures(what: str, curve: curves.Curve, panels: Sequence[str], axes: tuple[str, str]) -> Make:
-    def series(lines: Lines, panel: str) -> list[Series]:
+    def series(lines: Lines) -> list[Series]:
         return mean_series(
-            {name or panel: [curve(run) for cell in line for run in cell.runs.values()] for name, line in lines.items()}
+            {name: [curve(run) for cell in line for run in cell.runs.values()] for name, line in lines.items()}
         )
 
     return lambda results: _by_panel(what, axes, results, panels, series)
@@ -75,15 +83,19 @@ def _by_panel(
     axes: tuple[str, str],
     results: GridResults,
     panels: Sequence[str],
-    series: Callable[[Lines, str], list[Series]],
+    series: Callable[[Lines], list[Series]],
     along: str = "",
 ) -> list[Finding]:
     """Return a figure for each panel, whose lines are named by the labels that differ between them."""
     found: list[Finding] = []
     for panel, cells in split_by(results.cells, panels):
-        rest = [name for name in cells[0].labels if name not in (along, *panels) and _differs(cells, name)]
+        labels = cells[0].labels
+        differ = [name for name in labels if len({cell.labels[name] for cell in cells}) > 1]
+        rest = [name for name in differ if name not in (along, *panels)]
         lines = dict(split_by(cells, rest))
-        found.append(_figure(f"{title}: {panel}", axes, series(lines, panel)))
+        shown = line_styles({name: line[0].named(rest) for name, line in lines.items()})
+        drawn = [replace(each, colour=shown[each.name][0], dash=shown[each.name][1]) for each in series(lines)]
+        found.append(_figure(f"{title}: {panel}", axes, drawn))
     return found
 
 
@@ -100,12 +112,8 @@ def figure(title: str, axes: tuple[str, str], series: Sequence[Series], note: st
     return Figure(title, partial(draw, Picture("", "", "", axes, [Panel("", series)], threshold=threshold)), note)
 
 
-def _differs(cells: Sequence[Cell], name: str) -> bool:
-    return len({cell.labels[name] for cell in cells}) > 1
-
-
 def _over(axis: str, name: str, line: Sequence[Cell], statistic: str, measure: str) -> Series:
-    samples = [(float(cell.labels[axis]), cell.sample(statistic, measure)) for cell in line]
+    samples = [(float(cell.labels[axis]), cell.sample(statistic, measure).times(factor_of(measure))) for cell in line]
     known = [(place, list(sample.values.values())) for place, sample in samples if sample.values]
     means, spread = [fmean(values) for _, values in known], [curves.spread(values) for _, values in known]
-    return band_series(name, [place for place, _ in known], means, spread)
+    return band_series(name, ([place for place, _ in known], means, spread))

@@ -8,6 +8,7 @@ from feddecorr.paper.grid import GridResults
 from feddecorr.paper.values import named, published
 from feddecorr.results.curves import local_ranks
 from feddecorr.results.groups import MISSING, NOT_MEASURED, Cell
+from feddecorr.results.names import columns as named_columns
 from feddecorr.results.pairing import Pair
 from feddecorr.results.sample import Sample
 from feddecorr.results.study import Finding, Label, Table
@@ -21,8 +22,12 @@ Columns = Mapping[str, Callable[[Cell], str]]
 
 def tabulate(title: str, cells: Sequence[Cell], columns: Columns, note: str) -> Table:
     """Return a row for each cell: its labels, its number of seeds, and the columns."""
-    rows = [[*map(str, cell.labels.values()), cell.count, *(text(cell) for text in columns.values())] for cell in cells]
-    return Table(title, [*_labels(cells), "seeds", *columns], rows, note)
+    headings, labels = _labels(cells)
+    rows = [
+        [*words, cell.count, *(text(cell) for text in columns.values())]
+        for words, cell in zip(labels, cells, strict=True)
+    ]
+    return Table(title, [*headings, "seeds", *columns], rows, note)
 
 
 def measured(
@@ -53,13 +58,15 @@ def gains(paper: str | None = None, axis: str = "regularizer", base: Label = "no
 
     def make(results: GridResults) -> list[Finding]:
         rows = []
-        for without, cell in pairs(results.cells, axis, base):
+        compared = list(pairs(results.cells, axis, base))
+        labels, words = _labels([cell for _, cell in compared])
+        for own, (without, cell) in zip(words, compared, strict=True):
             differences = Pair(without.runs, cell.runs).by_statistic()
             texts = [difference_text(sample.times(100)) for sample in differences.values()]
             whole = without.runs and cell.runs
             theirs = [_published_gain(paper, results, (without, cell))] if paper else []
-            rows.append([*map(str, cell.labels.values()), *(texts if whole else [MISSING] * len(STATISTICS)), *theirs])
-        headings = [*_labels(results.cells), *STATISTICS.values(), *(["paper"] if paper else [])]
+            rows.append([*own, *(texts if whole else [MISSING] * len(STATISTICS)), *theirs])
+        headings = [*labels, *STATISTICS.values(), *(["paper"] if paper else [])]
         note = "Mean over the seeds that both have, [95 % interval by Student's t], in how many seeds it is positive."
         return [Table(f"Difference to {axis} {base} (percentage points)", headings, rows, note)]
 
@@ -103,8 +110,9 @@ def _rest(cell: Cell, axis: str) -> tuple[tuple[str, object], ...]:
     return tuple((name, value) for name, value in cell.labels.items() if name != axis)
 
 
-def _labels(cells: Sequence[Cell]) -> list[str]:
-    return list(cells[0].labels) if cells else []
+def _labels(cells: Sequence[Cell]) -> tuple[list[str], list[list[str]]]:
+    """Return the headings and cells of the labels, as a reader sees them."""
+    return named_columns([(cell.labels, cell.named()) for cell in cells])
 
 
 def _published(paper: str, results: GridResults, cell: Cell) -> str:

@@ -154,6 +154,10 @@ def alignments(diagnosis: Diagnosis) -> go.Figure:
     return figures.heatmap(cells, ("principal direction", across), ("singular vector of the classifier", down))
 
 
+def _percent(share: float | None) -> float | None:
+    return None if share is None else 100 * share
+
+
 SHARE = "share of the way from the client's model (0) to the average (1)"
 
 
@@ -165,8 +169,8 @@ def averaging_sections(found: AveragedRound) -> Iterator[Section]:
     text = "Models on the straight way from a client's to the average, all weights and statistics mixed by that share."
     ranks = {f"client {way.client}": (way.shares, way.effective_ranks) for way in found.ways}
     yield Section(f"The way to the average: {found.name}", text, figure=_lines(ranks, SHARE, "effective rank"))
-    right = {f"client {way.client}": (way.shares, way.accuracies) for way in found.ways}
-    yield Section(f"Accuracy on the way: {found.name}", text, figure=_lines(right, SHARE, "accuracy"))
+    right = {f"client {way.client}": (way.shares, list(map(_percent, way.accuracies))) for way in found.ways}
+    yield Section(f"Accuracy on the way: {found.name}", text, figure=_lines(right, SHARE, "accuracy (%)"))
     if found.layers:
         text = (
             "Effective rank of what goes into each layer, averaged over positions: the geometric mean of the clients' "

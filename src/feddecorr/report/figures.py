@@ -12,7 +12,7 @@ from plotly.subplots import make_subplots
 from feddecorr.collapse.diagnosis import Diagnosis
 from feddecorr.collapse.spectrum import SHOWN_VALUES, logarithms
 from feddecorr.partition.heterogeneity import LabelCounts
-from feddecorr.report.picture import SPECTRUM, THRESHOLD, Panel, Picture, Series, band_series
+from feddecorr.report.picture import DASHES, SPECTRUM, THRESHOLD, LineStyle, Panel, Picture, Series, band_series
 from feddecorr.results.curves import Band
 
 SHOWN_CLIENTS = 1000
@@ -78,7 +78,8 @@ def _lines(series: Series, colour: str) -> Iterator[go.Scatter]:
         above, below = ([mean + sign * width for mean, width in zip(y, series.spread, strict=True)] for sign in (1, -1))
         yield go.Scatter(x=x, y=above, legendgroup=series.name, **edge)
         yield go.Scatter(x=x, y=below, legendgroup=series.name, fill="tonexty", fillcolor=_light(colour), **edge)
-    yield go.Scatter(x=x, y=y, name=series.name, legendgroup=series.name, line_color=colour, **mode)
+    line = {"color": colour, "dash": DASHES[series.dash or 0][1]}
+    yield go.Scatter(x=x, y=y, name=series.name, legendgroup=series.name, line=line, **mode)
 
 
 def _lay_out(figure: go.Figure, picture: Picture) -> None:
@@ -86,8 +87,9 @@ def _lay_out(figure: go.Figure, picture: Picture) -> None:
     figure.update_layout(
         template="plotly_white",
         height=420 if rows == 1 else 80 + 240 * rows,
-        margin={"l": 60, "r": 20, "t": 60 if any(panel.title for panel in picture.panels) else 30, "b": 50},
-        legend={"orientation": "h", "y": -0.2 if rows == 1 else -0.1, "yanchor": "top"},  # above is the toolbar
+        margin={"l": 60, "r": 20, "t": 60 if any(panel.title for panel in picture.panels) else 30, "b": 75},
+        # Above is the toolbar. A row fits into the margin; a page makes room for more.
+        legend={"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom"},
         showlegend=True,
         hovermode="x",
         hoverdistance=-1,  # the nearest values, however few there are
@@ -114,9 +116,7 @@ def _lay_out(figure: go.Figure, picture: Picture) -> None:
         figure.update_yaxes(type="category", autorange="reversed")
     if not picture.is_flat:
         side = {"range": [-1.05, 1.05], "showticklabels": False, "title": ""}
-        figure.update_layout(
-            height=480, margin={"l": 0, "r": 0, "t": 30, "b": 0}, legend={"y": 0, "itemsizing": "constant"}
-        )
+        figure.update_layout(height=480, margin={"l": 0, "r": 0, "t": 30, "b": 0}, legend={"itemsizing": "constant"})
         figure.update_scenes(xaxis=side, yaxis=side, zaxis=side, aspectmode="cube")
 
 
@@ -152,9 +152,11 @@ def over_rounds(runs: Mapping[str, Sequence[tuple[int, float]]], what: str) -> g
     return draw(_one_panel(("round", what), series))
 
 
-def bands(lines: Mapping[str, Band], x: str, y: str, *, threshold: bool = False) -> go.Figure:
+def bands(
+    lines: Mapping[str, Band], x: str, y: str, *, threshold: bool = False, styles: Mapping[str, LineStyle] | None = None
+) -> go.Figure:
     """Draw means with a shaded band around each."""
-    series = [band_series(name, *band) for name, band in lines.items()]
+    series = [band_series(name, band, (styles or {}).get(name)) for name, band in lines.items()]
     return draw(_one_panel((x, y), series, threshold=threshold))
 
 

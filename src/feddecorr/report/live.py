@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from http import HTTPStatus
@@ -18,6 +18,7 @@ from plotly.offline import get_plotlyjs
 from feddecorr.errors import UserError
 from feddecorr.report.page import Section, render_page
 from feddecorr.report.runs_page import LEAD, group_seeds, name_directories, sections, switches
+from feddecorr.results.plan import plan_files, read_plan
 from feddecorr.results.summary import Summary, run_directories
 from feddecorr.runs.directory import RunDirectory
 
@@ -57,37 +58,61 @@ class LivePage:
         with self._lock:
             paths = (path.resolve() for folder in self._folders for path in run_directories(folder))
             marks = {path: _mark(path) for path in paths}
-            mark = hashlib.sha256(repr(sorted(marks.items())).encode()).hexdigest()[:16]
+            plans = {plan: _stamp(plan) for plan in plan_files(self._folders)}
+            mark = hashlib.sha256(repr([sorted(marks.items()), sorted(plans.items())]).encode()).hexdigest()[:16]
             if mark != self._page[0]:
                 before = {path: seen for path, seen in self._seen.items() if seen.mark == marks.get(path)}
                 self._seen = {path: before.get(path) or _look(path, marks[path]) for path in marks}
-                self._page = mark, self._render(mark)
+                self._page = mark, self._render(mark, plans)
             return self._page
 
-    def _render(self, mark: str) -> str:
+    def _render(self, mark: str, plans: Iterable[Path]) -> str:
         named = dict(zip(name_directories(list(self._seen)), self._seen.items(), strict=True))
         shown = {name: seen.summary for name, (_, seen) in named.items() if seen.summary and seen.summary.rounds}
-        lines = group_seeds(shown)
+        lines = group_seeds(shown, whole=False)
         runs = {name: RunDirectory(named[name][0]) for name in shown}
-        rows = [[name, *_progress(path, seen)] for name, (path, seen) in named.items()]
+        rows, problems = self._progress(named, plans)
         found = [Section("Progress", "" if rows else "There is no run yet.", headings=HEADINGS, rows=rows)]
         try:
             found.extend(sections(lines, runs) if lines else ())
         except (UserError, OSError) as error:  # of a file that cannot be read
-            found.append(Section("What cannot be shown", str(error)))
+            problems.append(str(error))
+        if problems:
+            found.append(Section("What cannot be shown", "; ".join(problems)))
         return render_page("Runs, round by round", LEAD, found, switches=switches(lines), live=mark)
+
+    def _progress(
+        self, named: Mapping[str, tuple[Path, _RunState]], plans: Iterable[Path]
+    ) -> tuple[list[list[str]], list[str]]:
+        """Return a row for each run, those that are planned first and in their order, and what is wrong with plans."""
+        by_digest = {path.name: (path, seen) for path, seen in named.values()}
+        rows, problems, planned = [], [], set()
+        for file in plans:
+            try:
+                runs = read_plan(file)
+            except UserError as error:
+                problems.append(str(error))
+                continue
+            for run in runs:
+                far = _far(*by_digest[run.digest]) if run.digest in by_digest else [f"0 of {run.rounds}", ""]
+                rows.append([run.name, *far])
+                planned.add(run.digest)
+        rows += [[name, *_far(path, seen)] for name, (path, seen) in named.items() if path.name not in planned]
+        return rows, problems
 
 
 def _mark(run: Path) -> str:
     """Return a text that changes with the run, without reading its files."""
-    parts = []
-    for name in MARKED:
-        try:
-            found = (run / name).lstat()
-        except OSError:
-            continue
-        parts.append(f"{found.st_mtime_ns} {found.st_size} {found.st_ino}")
-    return "; ".join(parts)
+    return "; ".join(filter(None, [_stamp(run / name) for name in MARKED]))
+
+
+def _stamp(file: Path) -> str:
+    """Return a text that changes with the file; of one that is not there, nothing."""
+    try:
+        found = file.lstat()
+    except OSError:
+        return ""
+    return f"{found.st_mtime_ns} {found.st_size} {found.st_ino}"
 
 
 def _look(path: Path, mark: str) -> _RunState:
@@ -101,7 +126,7 @@ def _look(path: Path, mark: str) -> _RunState:
     return _RunState(mark, summary, f"lines of {lost} rounds cannot be read" if lost > 0 else "")
 
 
-def _progress(path: Path, seen: _RunState) -> list[str]:
+def _far(path: Path, seen: _RunState) -> list[str]:
     if seen.summary is None:
         return [seen.problem, ""]
     done, wanted = len(seen.summary.rounds), seen.summary.options["rounds"]

@@ -19,7 +19,7 @@ from plotly.io import to_json
 from plotly.offline import get_plotlyjs
 
 from feddecorr.core.files import write_bytes, write_json
-from feddecorr.core.text import csv_cell, markdown, plotly_text, visible
+from feddecorr.core.text import csv_cell, markdown, markdown_code, plotly_text, visible
 from feddecorr.report import figures, printed
 from feddecorr.report.picture import StudyContent
 from feddecorr.results.study import Finding, Table
@@ -63,20 +63,33 @@ def _plain(part: Any, key: str = "") -> Any:
     return part
 
 
-def write_page(path: Path, title: str, lead: str, sections: Sequence[Section], *, switches: Sequence[str] = ()) -> None:
+def write_page(
+    path: Path, title: str, lead: str, sections: Sequence[Section], *, switches: Sequence[str] = (), command: str = ""
+) -> None:
     """Write the page; `switches` are names of lines that can be hidden in all figures at once."""
-    html = render_page(title, lead, sections, switches=switches)
+    html = render_page(title, lead, sections, switches=switches, command=command)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_bytes(path, html.encode())
 
 
 def render_page(
-    title: str, lead: str, sections: Sequence[Section], *, switches: Sequence[str] = (), live: str = ""
+    title: str,
+    lead: str,
+    sections: Sequence[Section],
+    *,
+    switches: Sequence[str] = (),
+    command: str = "",
+    live: str = "",
 ) -> str:
-    """Return the page; a `live` one, of that ETag, loads plotly and every change from its server."""
+    """Return the page; a `live` one, of that ETag, loads plotly and every change from its server.
+
+    The `command` is the one that made what is shown.
+    """
     plotly = "" if live else _plotly()
     page = _templates().get_template("page.html")
-    return page.render(title=title, lead=lead, sections=sections, switches=switches, plotly=plotly, live=live)
+    return page.render(
+        title=title, lead=lead, sections=sections, switches=switches, command=command, plotly=plotly, live=live
+    )
 
 
 _plotly = cache(get_plotlyjs)
@@ -115,16 +128,17 @@ def write_study(study: StudyContent, directory: Path) -> list[Path]:
 
 @dataclass(frozen=True)
 class Document:
-    """The tables and figures of a study; `notes` are Markdown: how it was made, and what is missing."""
+    """The tables and figures of a study; `made` says of what, and `command` how."""
 
     name: str
     lead: str
-    notes: Sequence[str]
+    made: str
+    command: str
     findings: Sequence[Finding]
 
     def write(self, out: Path) -> list[Path]:
         """Write `NAME.md`, `NAME.html` and `NAME/*.csv`, and return the files in this order."""
-        parts = [f"# {markdown(self.name)}", markdown(self.lead), *self.notes]
+        parts = [f"# {markdown(self.name)}", markdown(self.lead), f"{self.made} {markdown_code(self.command)}"]
         sections, tables = [], []
         (out / self.name).mkdir(parents=True, exist_ok=True)
         for finding, file in zip(self.findings, _file_names([each.title for each in self.findings]), strict=True):
@@ -143,7 +157,7 @@ class Document:
                 parts.append(f"Drawn in {page}; its points are in {numbers}.")
         text, html = out / f"{self.name}.md", out / f"{self.name}.html"
         write_bytes(text, ("\n\n".join(parts) + "\n").encode())
-        write_page(html, self.name, " ".join([self.lead, *self.notes]), sections)
+        write_page(html, self.name, f"{self.lead} {self.made}", sections, command=self.command)
         return [text, html, *tables]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import colorsys
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
@@ -11,7 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from feddecorr.collapse.spectrum import LOG_TAU
-from feddecorr.results.curves import Points, band
+from feddecorr.methods import METHODS as METHODS_BY_NAME
+from feddecorr.objective.regularizers import REGULARIZERS
+from feddecorr.results.curves import Band, Points, band
+from feddecorr.results.names import ArmName
+
+METHODS = list(METHODS_BY_NAME.table)
 
 Array = NDArray[np.float64]
 
@@ -31,17 +37,7 @@ COLOURS = (
 
 BLUE, RED, AMBER, PURPLE, GREY, BROWN, ORANGE, *_ = COLOURS
 
-ARMS = {
-    "none": BLUE,
-    "fedavg": BLUE,
-    "without FedDecorr": BLUE,
-    "feddecorr": RED,
-    "fedavg+feddecorr": RED,
-    "with FedDecorr": RED,
-    "decov": AMBER,
-    "structured_decov": PURPLE,
-    "feddecorr, dying counted": ORANGE,
-    "feddecorr and variance": BROWN,
+FIXED = {
     "balanced classes": GREY,
     "imbalanced classes": PURPLE,
     "true": BLUE,
@@ -50,7 +46,17 @@ ARMS = {
     "the paper's value": AMBER,
     "with FedDecorr − without": RED,
 }
-"""Arms of comparisons and answers of claims have the same colour in every figure."""
+"""Answers of claims, and other lines that are not the arms of a comparison, have the same colour in every figure."""
+
+DASHES = (
+    ("-", "solid"),
+    ("--", "dash"),
+    ("-.", "dashdot"),
+    (":", "dot"),
+    ((0, (8, 2)), "longdash"),
+    ((0, (8, 2, 1, 2)), "longdashdot"),
+)
+"""Lines without a regularizer, with the first one of the registry, and so on: as matplotlib and plotly write them."""
 
 GOLDEN = 0.61803398875
 """The golden ratio: multiples of this step around the colour circle never come near each other."""
@@ -69,7 +75,7 @@ class Series:
     """A line, or only its points; without a name it is not in the legend, without values it is not drawn.
 
     With a `spread`, a band reaches that far above and below it, or horizontal bars left and right of points that are
-    `sideways`. Without a colour it has that of its name, the same in all panels.
+    `sideways`. Without a colour it has that of its name, the same in all panels. `dash` is its place in `DASHES`.
     """
 
     x: Sequence[float] | Array
@@ -80,6 +86,7 @@ class Series:
     spread: Sequence[float] | Array = ()
     sideways: bool = False
     marker: str = "o"
+    dash: int | None = None
 
 
 @dataclass(frozen=True)
@@ -165,15 +172,47 @@ class StudyContent:
     arrays: Mapping[str, Array]
 
 
-def mean_series(groups: Mapping[str, Sequence[Points]]) -> list[Series]:
+LineStyle = tuple[str, int]
+"""The colour of an arm, and its dash."""
+
+
+def line_styles(arms: Mapping[str, ArmName]) -> dict[str, LineStyle]:
+    """Return how the arms of a comparison are drawn: the colour tells the method, the dash the regularizer.
+
+    Where options or other settings tell arms of one method apart, the first of them has the method's colour.
+    """
+    variants = list(dict.fromkeys((arm.method, arm.options, arm.others) for arm in arms.values()))
+    own: dict[str, tuple[str, str, str]] = {}
+    for variant in variants:
+        own.setdefault(variant[0], variant)
+    palette = colours(len(METHODS) + len(variants))
+    known = {variant: palette[METHODS.index(name)] for name, variant in own.items() if name in METHODS}
+    if "" in own:  # an arm whose method is not told is FedAvg in no other figure
+        known.setdefault(own[""], palette[0])
+    free = iter(colour for colour in palette if colour not in known.values())
+    shown = {variant: known.get(variant) or next(free) for variant in variants}
+    return {name: (shown[arm.method, arm.options, arm.others], _dash(arm.regularizers)) for name, arm in arms.items()}
+
+
+def _dash(regularizers: str) -> int:
+    """Return the place of the dash of some regularizers; those outside of the registry share the last one."""
+    if not regularizers:
+        return 0
+    first = re.split(r"\W", regularizers)[0]
+    place = 1 + list(REGULARIZERS.table).index(first) if first in REGULARIZERS.table else len(DASHES) - 1
+    return min(place + ("+" in regularizers), len(DASHES) - 1)
+
+
+def mean_series(groups: Mapping[str, Sequence[Points]], look: Mapping[str, LineStyle] | None = None) -> list[Series]:
     """Return a series for each group of curves: their mean, in a band of one standard deviation."""
-    found = {name: band(curves) for name, curves in groups.items()}
-    return [band_series(name, *each) for name, each in found.items()]
+    return [band_series(name, band(curves), (look or {}).get(name)) for name, curves in groups.items()]
 
 
-def band_series(name: str, x: Sequence[float], means: Sequence[float], spread: Sequence[float]) -> Series:
+def band_series(name: str, found: Band, look: LineStyle | None = None) -> Series:
     """Return a mean in a band; a band of no width is none."""
-    return Series(x, means, name=name, spread=spread if any(spread) else ())
+    x, means, spread = found
+    colour, dash = look or ("", None)
+    return Series(x, means, colour, name=name, spread=spread if any(spread) else (), dash=dash)
 
 
 def shades(count: int) -> list[str]:
@@ -193,11 +232,11 @@ def colours(count: int) -> list[str]:
 
 
 def colour_names(names: Iterable[str]) -> dict[str, str]:
-    """Return a colour for each name: an arm's own, or one that no arm among them has."""
+    """Return a colour for each name: its own fixed one, or one that no other has."""
     wanted = list(dict.fromkeys(names))
-    taken = {ARMS[name] for name in wanted if name in ARMS}
+    taken = {FIXED[name] for name in wanted if name in FIXED}
     free: Iterator[str] = (colour for colour in colours(len(wanted) + len(taken)) if colour not in taken)
-    return {name: ARMS[name] if name in ARMS else next(free) for name in wanted}
+    return {name: FIXED[name] if name in FIXED else next(free) for name in wanted}
 
 
 def _hue(place: int) -> str:

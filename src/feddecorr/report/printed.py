@@ -13,7 +13,7 @@ import numpy as np
 from feddecorr.core.files import write_bytes
 from feddecorr.core.text import matplotlib_text
 from feddecorr.errors import UserError
-from feddecorr.report.picture import Panel, Picture, Series
+from feddecorr.report.picture import DASHES, Panel, Picture, Series
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -55,8 +55,9 @@ COLUMN, PAGE, HEIGHT = 3.35, 6.9, 2.3
 MARK, LETTER, ROW = 0.5, 0.055, 0.16
 """Room of a legend's mark, letter and row, in inches."""
 
-DASHES = ("-", "--", "-.", ":")
-"""Lines also differ in these, for print without colour."""
+
+PLAIN = 4
+"""Dashes that lines get in turn if they are not arms, whose regularizers have theirs."""
 
 
 def is_available() -> bool:
@@ -101,7 +102,7 @@ def draw(picture: Picture) -> Figure:
     )
     axes: list[Any] = list(grid.flat)
     names = list(dict.fromkeys(series.name for panel in picture.panels for series in panel.series if series.name))
-    dashes = {name: DASHES[place % len(DASHES)] for place, name in enumerate(names)}
+    dashes = {name: place % PLAIN for place, name in enumerate(names)}  # for print without colour
     first: dict[str, Any] = {}
     for place, (panel, axis) in enumerate(zip(picture.panels, axes, strict=False)):
         if panel.axis and first.setdefault(panel.axis, axis) is not axis:
@@ -121,18 +122,19 @@ def draw(picture: Picture) -> Figure:
     return figure
 
 
-def _panel(axis: Axes, panel: Panel, picture: Picture, dashes: Mapping[str, str]) -> None:
+def _panel(axis: Axes, panel: Panel, picture: Picture, dashes: Mapping[str, int]) -> None:
     palette = picture.colours()
     if panel.matrix is not None:
         _cells(axis, panel, picture.darkest)
     for series in panel.series:
         if len(series.x):
-            _line(axis, series, series.colour or palette[series.name], dashes.get(series.name, "-"))
+            place = dashes.get(series.name, 0) if series.dash is None else series.dash
+            _line(axis, series, series.colour or palette[series.name], DASHES[place][0])
     _bars(axis, panel, palette)
     _frame(axis, picture, panel)
 
 
-def _line(axis: Axes, series: Series, colour: str, dash: str) -> None:
+def _line(axis: Axes, series: Series, colour: str, dash: Any) -> None:
     x, y = np.asarray(series.x, float), np.asarray(series.y, float)
     alone = series.points or len(x) == 1
     style: dict[str, Any] = {"linestyle": "", "marker": series.marker} if alone else {"linestyle": dash}

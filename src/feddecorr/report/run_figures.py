@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from statistics import fmean
 
@@ -11,10 +12,20 @@ import numpy as np
 
 from feddecorr.errors import UserError
 from feddecorr.report.diagnosis_page import sphere_points
-from feddecorr.report.picture import SPECTRUM, THRESHOLD, Panel, Picture, Series, band_series, mean_series
+from feddecorr.report.picture import (
+    SPECTRUM,
+    THRESHOLD,
+    LineStyle,
+    Panel,
+    Picture,
+    Series,
+    band_series,
+    line_styles,
+    mean_series,
+)
 from feddecorr.results import curves
 from feddecorr.results.curves import local_spectra
-from feddecorr.results.groups import Cell, group_runs
+from feddecorr.results.groups import Cell, covers, group_runs
 from feddecorr.results.summary import Summary
 from feddecorr.runs.diagnosis import Wanted, examine
 from feddecorr.runs.directory import RunDirectory
@@ -38,8 +49,20 @@ class FigureData:
         """Return the cells by the name of their panel."""
         found: dict[str, list[Cell]] = {}
         for cell in self.cells():
-            found.setdefault(cell.name(self.panels), []).append(cell)
+            found.setdefault(cell.name(self.panels) if self.panels else "", []).append(cell)
         return found
+
+    @cached_property
+    def styles(self) -> dict[str, LineStyle]:
+        """How each line is drawn, the same in all panels."""
+        return line_styles({self.line(cell): cell.named(self._rest(cell)) for cell in self.cells()})
+
+    def line(self, cell: Cell) -> str:
+        """Return the name of a cell's line; one of an unknown version has the run's digest."""
+        return cell.name(self._rest(cell)) or _first(cell).digest
+
+    def _rest(self, cell: Cell) -> list[str]:
+        return [name for name in cell.labels if not any(covers(panel, name) for panel in self.panels)]
 
     def directory(self, cell: Cell) -> Path:
         """Return the directory of a cell's first seed; refuse records, which keep neither data nor model."""
@@ -64,7 +87,7 @@ def _curves(name: str, curve: curves.Curve, axes: tuple[str, str], need: str) ->
 
     def make(data: FigureData) -> Picture:
         panels = [
-            Panel(title, _known({_name_line(cell, data): [curve(run) for run in cell.runs.values()] for cell in cells}))
+            Panel(title, _known({data.line(cell): [curve(run) for run in cell.runs.values()] for cell in cells}, data))
             for title, cells in data.by_panel().items()
         ]
         if not any(panel.series for panel in panels):
@@ -74,30 +97,20 @@ def _curves(name: str, curve: curves.Curve, axes: tuple[str, str], need: str) ->
     return make
 
 
-def _known(groups: Mapping[str, Sequence[curves.Points]]) -> list[Series]:
-    return [series for series in mean_series(groups) if series.x]
-
-
-def _name_line(cell: Cell, data: FigureData) -> str:
-    """Name a line; where nothing differs, after the method and its regularizers."""
-    if name := cell.name([name for name in cell.labels if name not in data.panels]):
-        return name
-    run = next(iter(cell.runs.values()))
-    if not run.is_known:
-        return run.digest
-    return "+".join([str(run.experiment["method"]["name"]), *run.experiment["regularizers"]])
+def _known(groups: Mapping[str, Sequence[curves.Points]], data: FigureData) -> list[Series]:
+    return [series for series in mean_series(groups, data.styles) if series.x]
 
 
 def _client_spectra(data: FigureData) -> Picture:
     """Make a panel for each client, of the runs of the first seed."""
-    tables = {_name_line(cell, data): local_spectra(_first(cell)) for cell in data.cells()}
+    tables = {data.line(cell): local_spectra(_first(cell)) for cell in data.cells()}
     clients = sorted({client for table in tables.values() for client in table}, key=int)
     if not clients:
         raise UserError("no run has recorded its clients' models: evaluation.clients=true does")
     panels = []
     for client in clients:
         lines = {name: [curves.by_index(table.get(client, []))] for name, table in tables.items()}
-        panels.append(Panel(f"client {client}", _known(lines)))
+        panels.append(Panel(f"client {client}", _known(lines, data)))
     return _picture("client-spectra", SPECTRUM, panels)
 
 
@@ -110,7 +123,7 @@ def _local_loss(data: FigureData) -> Picture:
         losses = {f"client {client}": terms[client]["feddecorr"] for client in clients}
         lines = [Series(range(1, len(loss) + 1), loss, name=name) for name, loss in losses.items()]
         if lines:
-            panels.append(Panel(cell.name(list(cell.labels)), lines))
+            panels.append(Panel(data.line(cell), lines))
     if not panels:
         raise UserError("no run has recorded FedDecorr's loss within local epochs: evaluation.epochs=true does")
     return _picture("loss", ("local epoch", "β · L_FedDecorr"), panels)
@@ -127,7 +140,7 @@ def _over_beta(data: FigureData) -> Picture:
             found = [run.statistic("last_ten") or run.statistic("last") for run in cell.runs.values()]
             values = [100 * value for value in found if value is not None]
             if beta is not None and values:
-                line = lines.setdefault(cell.name(rest) or "accuracy", {})
+                line = lines.setdefault(cell.name(rest) if rest else "accuracy", {})
                 line[beta] = line.get(beta, []) + values
         panels.append(Panel(title, [_line(name, line) for name, line in lines.items()]))
     if len({x for panel in panels for line in panel.series for x in line.x}) < 2:
@@ -139,7 +152,7 @@ def _line(name: str, values: Mapping[float, Sequence[float]]) -> Series:
     """Return the means of the values at each x, in a band."""
     places = sorted(values)
     means, spreads = [fmean(values[x]) for x in places], [curves.spread(values[x]) for x in places]
-    return band_series(name, places, means, spreads)
+    return band_series(name, (places, means, spreads))
 
 
 def _beta(run: Summary) -> float | None:
@@ -162,7 +175,9 @@ def _labels(data: FigureData) -> Picture:
             raise UserError(f"{run.path}: the server does not know which client holds which labels")
         table = counts.table().T.astype(np.float64)
         names = [str(client) for client in range(counts.clients)], [str(name) for name in run.federation().classes]
-        panels.setdefault(table.tobytes(), Panel(cell.name(_of_data(cell)), matrix=table, names=names))
+        panels.setdefault(
+            table.tobytes(), Panel(cell.name(_of_data(cell)) if _of_data(cell) else "", matrix=table, names=names)
+        )
     return _picture("labels", ("client", "class"), list(panels.values()))
 
 
@@ -176,7 +191,7 @@ def _sphere(data: FigureData) -> Picture:
     for cell in data.cells():
         directory = data.directory(cell)
         (found,) = examine(RunDirectory.open(directory), Wanted(), directory.name, lambda _: None).diagnoses
-        panels.append(Panel(_name_line(cell, data), cloud=sphere_points(found)))
+        panels.append(Panel(data.line(cell), cloud=sphere_points(found)))
     return _picture("sphere", ("", ""), panels)
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from statistics import fmean
@@ -17,62 +16,70 @@ from feddecorr.errors import UserError
 from feddecorr.partition.heterogeneity import MEANINGS, Heterogeneity, LabelCounts
 from feddecorr.report import figures
 from feddecorr.report.page import Section, write_page
-from feddecorr.report.picture import SPECTRUM
+from feddecorr.report.picture import SPECTRUM, LineStyle, line_styles
 from feddecorr.results import curves
 from feddecorr.results.curves import Band, Points, band, spread
 from feddecorr.results.groups import by_seed, context, group_runs, is_finished
+from feddecorr.results.names import ArmName
 from feddecorr.results.summary import Summary, run_directories
 from feddecorr.runs.directory import ROSTER, AboutData, RunDirectory
 
 
 @dataclass(frozen=True)
 class SeedGroup:
-    """One line in every figure: runs by their names, which differ in nothing but the seed."""
+    """One line in every figure: runs by the names of their directories, which differ in nothing but the seed."""
 
     name: str
+    arm: ArmName
     runs: Mapping[str, Summary]
 
     def curve(self, read: Callable[[Summary], Points]) -> Band:
-        """Return mean and standard deviation over the seeds, where all of them have a value."""
-        return band([read(run) for run in self.runs.values()])
+        """Return mean and standard deviation over the seeds; while some are under way, over those that got so far."""
+        whole = all(map(is_finished, self.runs.values()))
+        return band([read(run) for run in self.runs.values()], whole=whole)
 
-    def mean(self, read: Callable[[Summary], float | None], form: str) -> str | None:
+    def spectrum(self) -> Band:
+        """Return those of the spectra of the newest evaluated round, which the slowest seeds may not have yet."""
+        newest = max(map(_last_round, self.runs.values()))
+        return band([curves.spectrum(run) for run in self.runs.values() if _last_round(run) == newest])
+
+    def mean(self, read: Callable[[Summary], float | None], form: str, factor: float = 1.0) -> str | None:
         """Return mean ± standard deviation over the seeds that have a value; None if none has."""
-        values = [value for run in self.runs.values() if (value := read(run)) is not None]
+        values = [factor * value for run in self.runs.values() if (value := read(run)) is not None]
         if not values:
             return None
         mean = format(fmean(values), form)
         return mean if len(self.runs) == 1 else f"{mean} ± {format(spread(values), form)}"
 
 
-def group_seeds(runs: Mapping[str, Summary]) -> list[SeedGroup]:
-    """Return the lines in the order of their first runs, named by what their runs' names share, or by settings.
+def group_seeds(runs: Mapping[str, Summary], *, whole: bool = True) -> list[SeedGroup]:
+    """Return the lines in the order of their settings, named by what tells them apart.
 
-    Unfinished runs and copies of the same run stay separate: a mean would hide how far each has come.
+    If `whole`, unfinished runs stay separate: a mean would hide how far each has come. So do copies of the same run.
+    Lines that differ in nothing else are told apart by the names of their directories.
     """
     lines: dict[object, list[str]] = {}
     for name, run in runs.items():
-        lines.setdefault(context(run) if is_finished(run) else name, []).append(name)
-    cells = group_runs(list(runs.values()))
-    labels = {context(next(iter(cell.runs.values()))): cell.name(list(cell.labels)) for cell in cells}
-    groups = [{name: runs[name] for name in names} for names in lines.values()]
-    stems = Counter(_stem(list(mine)) for mine in groups)
-    found = []
-    for mine in groups:
-        if len(by_seed(mine.values())) < len(mine) or len(mine) == 1:
-            found += [SeedGroup(name, {name: run}) for name, run in mine.items()]
-            continue
-        stem = _stem(list(mine))
-        shared = stem if stem and stems[stem] == 1 else labels[context(next(iter(mine.values())))]
-        found.append(SeedGroup(f"{shared} ({len(mine)} seeds)".lstrip(), mine))
-    return found
+        lines.setdefault(context(run) if is_finished(run) or not whole else name, []).append(name)
+    cells = group_runs(list(runs.values())) if runs else []
+    arms = {context(next(iter(cell.runs.values()))): cell.named() for cell in cells}
+    groups: list[dict[str, Summary]] = []
+    for names in lines.values():
+        mine = {name: runs[name] for name in names}
+        alike = len(by_seed(mine.values())) == len(mine)
+        groups += [mine] if alike else [{name: run} for name, run in mine.items()]
+    places = {key: place for place, key in enumerate(arms)}
+    groups.sort(key=lambda mine: places[context(next(iter(mine.values())))])
+    found = [SeedGroup(arm.whole, arm, mine) for mine in groups for arm in [arms[context(next(iter(mine.values())))]]]
+    counts = Counter(line.name for line in found)
+    return [line if line.name and counts[line.name] == 1 else _with_directories(line) for line in found]
 
 
-def _stem(names: Sequence[str]) -> str:
-    """Return what all names begin with, if they differ in a final number only; else nothing."""
-    ends = [re.fullmatch(r"(.*?)[\W_]*(?:seed)?[\W_]*\d+", name) for name in names]
-    stems = {end[1] for end in ends if end}
-    return stems.pop() if len(stems) == 1 and all(ends) else ""
+def _with_directories(line: SeedGroup) -> SeedGroup:
+    directories = ", ".join(line.runs)
+    others = ", ".join(filter(None, [line.arm.others, directories]))
+    name = f"{line.name} ({directories})" if line.name else directories
+    return replace(line, name=name, arm=replace(line.arm, others=others))
 
 
 TITLE = "Dimensional collapse, run by run"
@@ -147,14 +154,15 @@ def name_directories(directories: Sequence[Path]) -> list[str]:
 def sections(lines: Sequence[SeedGroup], runs: Mapping[str, RunDirectory]) -> Iterator[Section]:
     """Yield the sections of the report; runs without test images show only how they trained."""
     bands = BANDS if any(len(line.runs) > 1 for line in lines) else ""
+    shown = line_styles({line.name: line.arm for line in lines})
     yield _summary(lines)
     every = [run for line in lines for run in line.runs.values()]
     if any(run.spectrum for run in every):
-        yield _spectra(lines, bands)
+        yield _spectra(lines, bands, shown)
     terms = dict.fromkeys(term for run in every for each in run.rounds for term in each["terms"])
     further = dict.fromkeys(name for run in every for name in run.options.get("evaluation", {}).get("measures", {}))
     measures: dict[str, tuple[str, curves.Curve]] = {
-        "accuracy": (ACCURACY, curves.per_round("accuracy")),
+        "accuracy (%)": (ACCURACY, curves.per_round("accuracy", 100)),
         "effective rank": (RANK, curves.per_round("effective_rank")),
         "rank kept by averaging": (AVERAGING, _rank_kept),
         "rank of updates": (UPDATES, _per_layer(lambda layer: layer["effective_rank"] / layer["maximum_rank"])),
@@ -169,7 +177,8 @@ def sections(lines: Sequence[SeedGroup], runs: Mapping[str, RunDirectory]) -> It
     for what, (text, read) in measures.items():
         drawn = {line.name: line.curve(read) for line in lines}
         if any(places for places, _, _ in drawn.values()):
-            yield Section(f"{what.capitalize()} per round", text + bands, figure=figures.bands(drawn, "round", what))
+            heading = f"{what.removesuffix(' (%)').capitalize()} per round"
+            yield Section(heading, text + bands, figure=figures.bands(drawn, "round", what, styles=shown))
     yield from _labels(lines, runs)
     yield _settings(lines)
 
@@ -199,10 +208,12 @@ def _term(term: str) -> curves.Curve:
 
 
 def _summary(lines: Sequence[SeedGroup]) -> Section:
+    several = any(len(line.runs) > 1 for line in lines)
     columns: dict[str, Callable[[SeedGroup], str | None]] = {
+        "seeds": lambda line: str(len(line.runs)) if several else None,
         "round": lambda line: str(max(map(_last_round, line.runs.values()))),
-        "accuracy": lambda line: line.mean(lambda run: run.statistic("last"), ".3f"),
-        "best": lambda line: line.mean(lambda run: run.statistic("best"), ".3f"),
+        "accuracy (%)": lambda line: line.mean(lambda run: run.statistic("last"), ".1f", 100),
+        "best (%)": lambda line: line.mean(lambda run: run.statistic("best"), ".1f", 100),
         "effective rank": _effective_rank,
         "significant singular values": lambda line: line.mean(
             lambda run: run.statistic("last", "significant_singular_values"), ".0f"
@@ -210,6 +221,8 @@ def _summary(lines: Sequence[SeedGroup]) -> Section:
         "kB to a client": lambda line: line.mean(lambda run: _kilobytes(run, "sent"), ",.1f"),
         "kB from a client": lambda line: line.mean(lambda run: _kilobytes(run, "received"), ",.1f"),
         "time": lambda line: f"{line.mean(lambda run: sum(each['seconds'] for each in run.rounds), '.0f')} s",
+        # Those of a sweep have digests for names, which tell a reader nothing.
+        "directory": lambda line: ", ".join(name for name, run in line.runs.items() if name != run.digest) or None,
     }
     cells = {heading: [read(line) for line in lines] for heading, read in columns.items()}
     known = {heading: column for heading, column in cells.items() if any(cell is not None for cell in column)}
@@ -220,7 +233,7 @@ def _summary(lines: Sequence[SeedGroup]) -> Section:
         if "effective rank" in known
         else "No model was evaluated."
     )
-    return Section("At a glance", text, headings=["run", *known], rows=rows)
+    return Section("At a glance", text, headings=["arm", *known], rows=rows)
 
 
 def _kilobytes(run: Summary, direction: str) -> float | None:
@@ -240,13 +253,14 @@ def _effective_rank(line: SeedGroup) -> str | None:
     return found and possible and f"{found} of {possible.partition(' ')[0]}"
 
 
-def _spectra(lines: Sequence[SeedGroup], bands: str) -> Section:
+def _spectra(lines: Sequence[SeedGroup], bands: str, shown: Mapping[str, LineStyle]) -> Section:
     text = (
         "Singular values of the covariance of the test images' representations, largest first, after the last "
         f"evaluated round (at most {SHOWN_VALUES} are drawn). The steeper the fall, the stronger the collapse."
     )
-    drawn = {line.name: line.curve(curves.spectrum) for line in lines}
-    return Section("Singular spectra", text + bands, figure=figures.bands(drawn, *SPECTRUM, threshold=True))
+    drawn = {line.name: line.spectrum() for line in lines}
+    figure = figures.bands(drawn, *SPECTRUM, threshold=True, styles=shown)
+    return Section("Singular spectra", text + bands, figure=figure)
 
 
 def _labels(lines: Sequence[SeedGroup], runs: Mapping[str, RunDirectory]) -> Iterator[Section]:
@@ -262,7 +276,11 @@ def _labels(lines: Sequence[SeedGroup], runs: Mapping[str, RunDirectory]) -> Ite
             continue
         note = f" Note: {about.note}." if about.note else ""
         which = figures.shown_clients(counts.clients)
-        seeds = f" Each seed has its own split: this is that of {first}." if len(those[0].runs) > 1 else ""
+        seeds = (
+            f" Each seed has its own split: this is that of seed {those[0].runs[first].experiment['seed']}."
+            if len(those[0].runs) > 1
+            else ""
+        )
         text = f"Training examples per client and class: {', '.join(line.name for line in those)}.{seeds}{which}{note}"
         yield Section("Examples by client and class", text, figures.labels(counts, about.classes))
 

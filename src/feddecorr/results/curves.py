@@ -51,11 +51,14 @@ def by_index(values: Sequence[float]) -> Points:
     return {float(place): value for place, value in enumerate(values, start=1)}
 
 
-def band(curves: Sequence[Points]) -> Band:
-    """Return the mean and the deviation of several curves, at the places that all of them have."""
-    curves = [curve for curve in curves if curve]
-    places = sorted(set.intersection(*(set(curve) for curve in curves))) if curves else []
-    columns = [[curve[place] for curve in curves] for place in places]
+def band(curves: Sequence[Points], *, whole: bool = True) -> Band:
+    """Return the mean and the deviation of several curves, at the places that all of them have.
+
+    Without `whole`, at the places that any of them has, over those that have it.
+    """
+    sets = [set(curve) for curve in curves if curve]
+    places = sorted(set.intersection(*sets) if whole else set.union(*sets)) if sets else []
+    columns = [[curve[place] for curve in curves if place in curve] for place in places]
     return places, [fmean(column) for column in columns], [spread(column) for column in columns]
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from feddecorr.config.overrides import flatten
+from feddecorr.config.overrides import SEVERAL, flatten
 from feddecorr.errors import UserError
+from feddecorr.results.names import ABSENT, ArmName, name_arm
 from feddecorr.results.sample import Sample
 from feddecorr.results.study import Label, Labels, Result
 from feddecorr.results.summary import Context, Summary
+from feddecorr.settings.options import REGISTRIES
 
 LENGTH = ("rounds", "training.schedule.over")
 """How long a run is: its rounds, and those over which its learning rate falls."""
@@ -58,15 +60,21 @@ class Cell:
         """Return mean ± standard deviation over the seeds as a cell of a table."""
         return (sample.times(factor).text(digits) or NOT_MEASURED) if self.runs else MISSING
 
-    def name(self, axes: Sequence[str]) -> str:
-        """Return the labels of these axes in a few words, as the name of a line."""
-        named = [(short_name(axis), self.labels[axis]) for axis in axes]
-        return ", ".join(f"{axis} {value}" if _is_number(value) else str(value) for axis, value in named)
+    def named(self, axes: Sequence[str] | None = None, *, alone: bool = False) -> ArmName:
+        """Return the name of these labels, by default of all; `alone` adds no method to a regularizer."""
+        axes = list(self.labels) if axes is None else axes
+        if alone and "method" not in axes:
+            return name_arm({axis: self.labels[axis] for axis in axes})
+        settings = next(iter(self.runs.values())).settings if self.runs else {"method": {"name": self._method}}
+        return name_arm({axis: self.labels[axis] for axis in axes}, settings)
 
+    def name(self, axes: Sequence[str] | None = None) -> str:
+        """Return that name in one line."""
+        return self.named(axes).whole
 
-def short_name(setting: str) -> str:
-    """Return the last part of a dotted setting: `alpha` for `partition.alpha`, `method` for `method.name`."""
-    return setting.removesuffix(".name").rpartition(".")[2]
+    @property
+    def _method(self) -> str:
+        return str(self.labels.get("method", ""))
 
 
 def gather(results: Sequence[Result]) -> list[Cell]:
@@ -128,53 +136,76 @@ def refuse_unknown(names: Iterable[str], summaries: Sequence[Summary]) -> None:
 def group_runs(summaries: Sequence[Summary], asked: Sequence[str] = ()) -> list[Cell]:
     """Return any runs by what differs between them, with labels by setting; those that are asked for come first.
 
-    Cells come in the order of their labels, numbers by size.
+    Cells come in the order of their labels: numbers by size, kinds as their registry has them.
     """
     groups = group_by(summaries, context)
-    settings = _settings(list(groups), asked)
     refuse_unknown(asked, summaries)
-    varied = {key for key, values in _values(groups).items() if len(set(values)) > 1}
+    asked = [name for name in asked if not any(_is_plain_table(run.settings.get(name), name) for run in summaries)]
+    names = _settings(list(groups), asked)
     cells = []
     for runs in groups.values():
         seeds = by_seed(runs)
-        cells.append(Cell({name: _label(runs[0], name, varied) for name in settings}, seeds, len(seeds)))
-    return sorted(cells, key=lambda cell: [_rank(value) for value in cell.labels.values()])
+        cells.append(Cell({name: _label(runs[0], name) for name in names}, seeds, len(seeds)))
+    return sorted(cells, key=lambda cell: [rank(*label) for label in cell.labels.items()])
 
 
 def _settings(contexts: Sequence[Context], asked: Sequence[str]) -> list[str]:
-    """Return the names that tell contexts apart: keys that all of them have, and else the tables of which they are."""
-    found = list(asked)
+    """Return the names that tell contexts apart.
+
+    Where kinds differ, an option of theirs does so only if it varies for one of them.
+    """
+    settings, found = [dict(each) for each in contexts], list(asked)
     for key in differing(contexts):
-        everywhere = all(key in dict(each) for each in contexts)
-        name = key if everywhere else key.partition(".")[0]
-        if not any(covers(known, key) for known in found):
-            found = [known for known in found if known in asked or not covers(name, known)] + [name]
-    return found
+        values = [each[key] for each in settings if key in each]
+        several = next((name for name in SEVERAL if covers(name, key)), "")
+        if several:
+            found += [several] * (len(values) < len(settings)) + [key] * (len(set(values)) > 1)
+            continue
+        kind = next((parent for parent in _parents(key) if _differ(settings, f"{parent}.name")), None)
+        if kind is None or key == f"{kind}.name":
+            found.append(key.removesuffix(".name"))
+            continue
+        for name in {each[f"{kind}.name"] for each in settings}:
+            if len({each.get(key) for each in settings if each[f"{kind}.name"] == name}) > 1:
+                found.append(key)
+    return list(dict.fromkeys(found))
 
 
-def _label(run: Summary, setting: str, varied: set[str]) -> Label:
-    """Return the value of a setting; of a table, the names in it, with options only where these vary."""
-    value = run.settings.get(setting, flatten(run.settings).get(setting, "–"))
+def _differ(settings: Sequence[Mapping[str, str]], key: str) -> bool:
+    """Tell whether all of these settings have the key, with different values."""
+    return all(key in each for each in settings) and len({each[key] for each in settings}) > 1
+
+
+def _is_plain_table(value: object, name: str) -> bool:
+    """Tell whether a name stands for several settings, of which those that differ are told anyway."""
+    return isinstance(value, Mapping) and "name" not in value and name not in SEVERAL
+
+
+def _parents(key: str) -> Iterator[str]:
+    while "." in key:
+        key = key.rpartition(".")[0]
+        yield key
+
+
+def _label(run: Summary, setting: str) -> Label:
+    """Return the value of a setting: of a kind its name, of a table the names in it."""
+    value = run.settings.get(setting)
+    if value is None:
+        flat = flatten(run.settings)
+        value = flat.get(f"{setting}.name", flat.get(setting, ABSENT))
     if value == "Infinity":  # as settings are written
         return "inf"
-    if not isinstance(value, Mapping):
-        return value if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
-    names = [str(value["name"])] if "name" in value else list(value)
-    options = [
-        f"{short_name(key)} {option}"
-        for key, option in flatten(value).items()
-        if f"{setting}.{key}" in varied and not f".{key}".endswith(".name")
-    ]
-    return " ".join(["+".join(names) or "none", *options])
+    if isinstance(value, Mapping):
+        return str(value["name"]) if "name" in value else "+".join(value) or "none"
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) or value == "inf"
-
-
-def _rank(value: Any) -> tuple[int, float, str]:
-    """Put nothing first, then numbers by size, then words."""
-    if value == "none":
+def rank(setting: str, value: Label) -> tuple[int, float, str]:
+    """Return what a label is sorted by: nothing first, then numbers by size, kinds in their order, then words."""
+    if value in ("none", ABSENT):
         return 0, 0.0, ""
     number = math.inf if value == "inf" else value
-    return (1, float(number), "") if isinstance(number, int | float) else (2, 0.0, str(value))
+    if isinstance(number, int | float):
+        return 1, float(number), ""
+    kinds = list(REGISTRIES[setting].table) if setting in REGISTRIES else []
+    return (2, float(kinds.index(value)), "") if value in kinds else (3, 0.0, str(value))

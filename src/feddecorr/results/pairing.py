@@ -9,18 +9,18 @@ from functools import cached_property
 from operator import methodcaller
 from typing import Any
 
-from feddecorr.config.overrides import flatten
 from feddecorr.results.groups import (
-    by_seed,
-    context,
+    Cell,
     covers,
-    differing,
     group_by,
+    group_runs,
     is_finished,
     refuse_unknown,
     sample_runs,
 )
+from feddecorr.results.names import ABSENT, columns, is_of_arm
 from feddecorr.results.sample import CONFIDENCE, Sample
+from feddecorr.results.study import Labels
 from feddecorr.results.summary import STATISTICS, Summary
 
 
@@ -48,14 +48,17 @@ class Pair:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Runs that differ in one setting alone: what they have in common, both values, and every statistic.
+    """Runs that differ in one setting alone: both arms, and every statistic of the differences.
 
-    `labels` are the settings that were asked for and whatever else tells this comparison from the others.
+    `labels` are the settings that were asked for and whatever else tells this comparison from the others; `names` are
+    those of the arms, `words` what else of the labels a reader must see, by heading.
     """
 
-    labels: dict[str, str]
+    labels: Labels
     first: str
     second: str
+    names: tuple[str, str]
+    words: dict[str, str]
     seeds: tuple[int, ...]
     statistics: dict[str, Sample]
 
@@ -65,6 +68,7 @@ class Comparison:
             "labels": self.labels,
             "first": self.first,
             "second": self.second,
+            "names": list(self.names),
             "seeds": list(self.seeds),
             "statistics": {name: _numbers(sample) for name, sample in self.statistics.items()},
         }
@@ -87,33 +91,44 @@ def compare_runs(
 ) -> list[Comparison]:
     """Compare finished runs that are equal in all settings but `pair` (and the seed), seed by seed.
 
-    `by` names settings to show. Nothing is pooled: every combination of other settings is a comparison of its own.
-    The first of a pair is the run without any, where there is one, else the first in the order of their words.
+    `by` names settings to show. Nothing is pooled: every combination of other settings is a comparison of its own, in
+    the order of these settings. The first of a pair is the run without any, where there is one, else the first in the
+    order of the setting.
     """
     if summaries:
         refuse_unknown((*by, pair), summaries)
-    groups = group_by(filter(is_finished, summaries), lambda run: context(run, [pair]))
-    told = [key for key in differing(groups) if not any(covers(name, key) for name in by)]
-    return [found for runs in groups.values() for found in _compare_arms(runs, [*by, *told], pair, measure)]
+    finished = list(filter(is_finished, summaries))
+    cells = group_runs(finished, by) if finished else []
+
+    def rest(cell: Cell) -> Labels:
+        return {key: value for key, value in cell.labels.items() if not covers(pair, key)}
+
+    groups = group_by(cells, lambda cell: tuple(rest(cell).items()))
+    return [found for arms in groups.values() for found in _compare_arms(arms, rest(arms[0]), pair, measure)]
 
 
-def _compare_arms(runs: Sequence[Summary], names: Sequence[str], pair: str, measure: str) -> Iterator[Comparison]:
-    arms = group_by(runs, lambda run: _chosen(run, pair))
-    first, *others = sorted(arms, key=lambda value: (value != "none", value))
+def _compare_arms(arms: Sequence[Cell], labels: Labels, pair: str, measure: str) -> Iterator[Comparison]:
+    """Compare the first of the cells with each other one."""
+    first, *others = arms
+    # What is part of an arm's name is in it, and in no column.
+    told = [key for key in first.labels if covers(pair, key) or (is_of_arm(pair) and is_of_arm(key))]
+    rest = {key: value for key, value in labels.items() if key not in told}
+    headings, (cells,) = columns([(rest, first.named(list(rest)))]) if rest else ([], ([],))
     for second in others:
-        found = Pair(by_seed(arms[first]), by_seed(arms[second]))
+        found = Pair(first.runs, second.runs)
         if found.seeds:
-            labels = {name: _chosen(found.first[found.seeds[0]], name) for name in names}
-            yield Comparison(labels, first, second, found.seeds, found.by_statistic(measure))
+            yield Comparison(
+                labels,
+                _chosen(first, pair),
+                _chosen(second, pair),
+                (first.name(told), second.name(told)),
+                dict(zip(headings, cells, strict=True)),
+                found.seeds,
+                found.by_statistic(measure),
+            )
 
 
-def _chosen(summary: Summary, name: str) -> str:
-    """Return what a run has for a setting, in few words: the kind's name and its options, or the value."""
-    value = summary.settings.get(name)
-    if value is None:
-        value = flatten(summary.settings).get(name, "–")
-    if not isinstance(value, Mapping):
-        return str(value)
-    kind = [str(value["name"])] if "name" in value else []
-    options = [f"{key}={option}" for key, option in flatten(value).items() if not kind or key != "name"]
-    return " ".join([*kind, *options]) or "none"
+def _chosen(cell: Cell, pair: str) -> str:
+    """Return what a cell has for a setting, in the words of the settings."""
+    own = {key: value for key, value in cell.labels.items() if covers(pair, key) and value != ABSENT}
+    return " ".join(str(value) if key == pair else f"{key}={value}" for key, value in own.items())

@@ -11,6 +11,14 @@ from scipy.special import stdtr, stdtrit
 
 CONFIDENCE = 0.95
 
+PERCENT = ("accuracy",)
+"""Measures that are shown in percent; documents (JSON, records) keep fractions."""
+
+
+def factor_of(measure: str) -> float:
+    """Return the factor by which a measure is shown."""
+    return 100.0 if measure in PERCENT else 1.0
+
 
 def half_width(deviation: float, count: int) -> float:
     """Return half the length of the 95 % interval of Student's t around the mean of that many normal numbers."""

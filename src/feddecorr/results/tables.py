@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,31 +14,31 @@ from feddecorr.config.overrides import flatten
 from feddecorr.core.files import write_bytes
 from feddecorr.core.text import csv_cell, latex, markdown
 from feddecorr.errors import UserError
-from feddecorr.results.groups import NOT_MEASURED, group_runs, short_name
-from feddecorr.results.sample import Sample
+from feddecorr.results.groups import NOT_MEASURED, Cell, covers, group_runs
+from feddecorr.results.names import columns as named_columns
+from feddecorr.results.names import is_of_arm, is_regularizer
+from feddecorr.results.sample import Sample, factor_of
+from feddecorr.results.study import Label, Labels
 from feddecorr.results.summary import STATISTICS, TRAFFIC, Summary, read_summaries
 
 if TYPE_CHECKING:
     import pandas as pd
-
-FACTORS = {"accuracy": (100.0, 2)}
-"""Measures that are shown in percent, and their digits."""
 
 DIGITS = 2
 
 
 @dataclass(frozen=True)
 class TableEntry:
-    """A number of a table: of no seed at all where it was not measured."""
+    """A number of a table: of no seed at all where it was not measured; `factor` is that of the unit it is shown in."""
 
     sample: Sample
-    digits: int
+    factor: float = 1.0
     best: bool = False
 
     @property
     def text(self) -> str:
         """Mean ± deviation over the seeds."""
-        return self.sample.text(self.digits) or NOT_MEASURED
+        return self.sample.times(self.factor).text(DIGITS) or NOT_MEASURED
 
     def to_dict(self) -> dict[str, Any]:
         """Return it ready for JSON."""
@@ -52,11 +52,13 @@ class TableEntry:
 
 @dataclass(frozen=True)
 class ResultTable:
-    """Rows of labels and entries."""
+    """Rows of entries, with the names that a reader sees; `settings` and `keys` are what a program reads of both."""
 
     labels: Sequence[str]
     columns: Sequence[str]
     rows: Sequence[tuple[Sequence[str], Sequence[TableEntry]]]
+    settings: Sequence[Labels]
+    keys: Sequence[str]
 
     @property
     def headings(self) -> list[str]:
@@ -67,10 +69,11 @@ class ResultTable:
         """Return it ready for JSON, a mapping for each row."""
         return [
             {
-                **dict(zip(self.labels, labels, strict=True)),
-                "values": {name: entry.to_dict() for name, entry in zip(self.columns, entries, strict=True)},
+                "name": ", ".join(labels),
+                **settings,
+                "values": {name: entry.to_dict() for name, entry in zip(self.keys, entries, strict=True)},
             }
-            for labels, entries in self.rows
+            for settings, (labels, entries) in zip(self.settings, self.rows, strict=True)
         ]
 
 
@@ -82,32 +85,56 @@ def tabulate(
     measure: str = "accuracy",
     statistic: str = "last",
 ) -> ResultTable:
-    """Group runs by what differs between them, and show a measure; the largest mean of each column is the best.
+    """Group runs by what differs between them, and show a measure.
 
-    Without `columns`, these are the three statistics: last round, mean of the last ten, best. With a setting, they
+    Of runs that differ in their regularizers alone, the best is marked; where there are none, the best of each
+    column. Without `columns`, these are the statistics: last round, mean of the last ten, best. With a setting, they
     are its values, and show one statistic.
     """
     if statistic not in STATISTICS:
         raise UserError(f"the statistic is one of {', '.join(STATISTICS)}, not '{statistic}'")
-    factor, digits = FACTORS.get(measure, (1.0, DIGITS))
     cells = group_runs(summaries, [*by, *([columns] if columns else [])])
-    settings = [name for name in cells[0].labels if name != columns]
-    rows: dict[tuple[str, ...], dict[str, Sample]] = {}
+    axes = [name for name in cells[0].labels if columns is None or not covers(columns, name)]
+    rows: dict[tuple[Label, ...], tuple[Cell, dict[str, Sample]]] = {}
+    parted = columns is not None and is_of_arm(columns) and any(map(is_of_arm, axes))
+    rivals: dict[object, list[tuple[int, str]]] = {}
+    keys: dict[str, str] = {}
     for cell in cells:
-        found = rows.setdefault(tuple(str(cell.labels[name]) for name in settings), {})
-        shown = {cell.name([columns]): statistic} if columns else {text: name for name, text in STATISTICS.items()}
-        found |= {column: cell.sample(name, measure).times(factor) for column, name in shown.items()}
-    known = [(name, sample.mean) for row in rows.values() for name, sample in row.items() if sample.values]
-    if not known:
+        place = tuple(cell.labels[name] for name in axes)
+        _, row = rows.setdefault(place, (cell, {}))
+        across = {name: value for name, value in cell.labels.items() if name not in axes}
+        named = cell.named(list(across), alone=parted).whole
+        shown = {named: statistic} if columns else {text: name for name, text in STATISTICS.items()}
+        if columns:
+            keys[named] = " ".join(f"{name}={value}" for name, value in across.items())
+        for column, name in shown.items():
+            row[column] = cell.sample(name, measure)
+            rest = [(key, value) for key, value in cell.labels.items() if not is_regularizer(key)]
+            rivals.setdefault((name, *rest), []).append((list(rows).index(place), column))
+    samples = [row for _, row in rows.values()]
+    names = list(dict.fromkeys(column for row in samples for column in row))
+    if not any(sample.values for row in samples for sample in row.values()):
         raise UserError(f"no run has measured '{measure}': choose one such as accuracy, loss, effective_rank")
-    names = list(dict.fromkeys(column for row in rows.values() for column in row))
-    best = {name: max((mean for each, mean in known if each == name), default=None) for name in names}
+    groups = [group for group in rivals.values() if len(group) > 1]
+    groups = groups or [[(place, name) for place, row in enumerate(samples) if name in row] for name in names]
+    best = {each for group in groups for each in _best(samples, group)}
+    factor = factor_of(measure)
+    entries = [
+        [TableEntry(row.get(name, Sample({})), factor, (place, name) in best) for name in names]
+        for place, row in enumerate(samples)
+    ]
+    labels = [{name: cell.labels[name] for name in axes} for cell, _ in rows.values()]
+    arms = [cell.named(axes, alone=parted) for cell, _ in rows.values()]
+    headings, words = named_columns(list(zip(labels, arms, strict=True)))
+    return ResultTable(
+        headings, names, list(zip(words, entries, strict=True)), labels, [keys.get(each, each) for each in names]
+    )
 
-    def entry(name: str, sample: Sample) -> TableEntry:
-        return TableEntry(sample, digits, best=bool(sample.values) and sample.mean == best[name])
 
-    entries = [(labels, [entry(name, row.get(name, Sample({}))) for name in names]) for labels, row in rows.items()]
-    return ResultTable([short_name(name) for name in settings], names, entries)
+def _best(rows: Sequence[Mapping[str, Sample]], group: Sequence[tuple[int, str]]) -> list[tuple[int, str]]:
+    """Return those of these entries that have the largest mean."""
+    known = {(place, name): rows[place][name].mean for place, name in group if rows[place][name].values}
+    return [each for each, mean in known.items() if mean == max(known.values())]
 
 
 def to_text(table: ResultTable) -> list[list[str]]:
@@ -156,7 +183,7 @@ def to_csv(table: ResultTable) -> str:
     for labels, entries in table.rows:
         numbers: list[object] = []
         for entry in entries:
-            mean, _, deviation = entry.sample.text(entry.digits).partition(" ± ")
+            mean, _, deviation = entry.sample.times(entry.factor).text(DIGITS).partition(" ± ")
             numbers += [mean, deviation, len(entry.sample)]
         writer.writerow([*map(csv_cell, labels), *numbers])
     return stream.getvalue().rstrip("\n")

@@ -11,6 +11,7 @@ from pathlib import Path
 from feddecorr.config.experiment import Experiment
 from feddecorr.data import Data
 from feddecorr.errors import UserError
+from feddecorr.results.names import name_arm
 from feddecorr.results.study import Arm, Labels, Result
 from feddecorr.results.summary import Summary
 from feddecorr.runs.directory import RunDirectory
@@ -81,15 +82,14 @@ def plan(arms: Iterable[Arm], store: Path) -> list[Job]:
         if known := jobs.get(digest):
             known.options = _both(known.options, arm.options)
         else:
-            jobs[digest] = Job(digest, _name(arm.labels), arm.experiment, arm.options, store / digest)
+            jobs[digest] = Job(digest, _name(arm), arm.experiment, arm.options, store / digest)
     return list(jobs.values())
 
 
-def _name(labels: Labels) -> str:
-    """Return the labels in few words; numbers are named."""
-    return " ".join(
-        f"{key} {value}" if isinstance(value, int | float) or value == "inf" else value for key, value in labels.items()
-    )
+def _name(arm: Arm) -> str:
+    """Return what a reader calls the run."""
+    labels: Labels = {key: value for key, value in arm.labels.items() if key != "seed"}
+    return f"{name_arm(labels, arm.experiment.to_dict()).whole}, seed {arm.experiment.seed}"
 
 
 def _both(one: RunOptions, other: RunOptions) -> RunOptions:

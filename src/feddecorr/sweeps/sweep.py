@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -14,10 +15,12 @@ from feddecorr.config.overrides import SEVERAL, read_overrides
 from feddecorr.core.registry import Config, explain
 from feddecorr.core.trust import CLOSED, Trust
 from feddecorr.errors import UserError
-from feddecorr.report.figures import over_rounds
+from feddecorr.report.figures import bands
+from feddecorr.report.picture import SPECTRUM, line_styles
 from feddecorr.results.conditions import Condition, by_name
-from feddecorr.results.curves import band, per_round
+from feddecorr.results.curves import Curve, band, per_round, spectrum
 from feddecorr.results.groups import Cell, gather
+from feddecorr.results.names import ABSENT, columns
 from feddecorr.results.study import Arm, Figure, Finding, Labels, Result, Study, Table
 from feddecorr.results.summary import STATISTICS
 from feddecorr.settings.flat import overrides, parse_settings, text, to_settings
@@ -27,14 +30,12 @@ from feddecorr.settings.short_keys import KEYS, full_keys
 Combination = dict[str, Any]
 """A value for every setting that is varied; None where the combination has no such setting."""
 
-LEFT_OUT = "–"
-
 MOST_LINES = 16
 """More lines than this cannot be told apart in a figure."""
 
 NOTE = (
-    "Accuracy of the global model after the last evaluated round, as the mean of the last ten, and of the best; mean "
-    "± standard deviation over the seeds. The effective rank is that after the last."
+    "Accuracy (%) of the global model after the last evaluated round, as the mean of the last ten, and of the best: "
+    "mean ± standard deviation over the seeds. The effective rank is that after the last."
 )
 
 
@@ -148,13 +149,14 @@ class SweepStudy(Study):
 
     def findings(self, results: Sequence[Result], scale: str) -> list[Finding]:  # noqa: ARG002 - see arms
         """Return mean ± standard deviation over the seeds for each combination, and a line for each if they are few."""
-        cells, axes = gather(results), list(self._axes)
-        headings = [*axes, "seeds", *(name.replace("_", " ") for name in STATISTICS), "effective rank"]
-        found: list[Finding] = [Table("All combinations", headings, [_row(cell, axes) for cell in cells], NOTE)]
-        lines = {" ".join(map(str, cell.labels.values())) or "all": _curve(cell) for cell in cells if cell.runs}
-        if 0 < len(lines) <= MOST_LINES:
-            note = "Accuracy of the global model, mean over the seeds."
-            found.append(Figure("Accuracy per round", lambda: over_rounds(lines, "accuracy"), note))
+        cells = gather(results)
+        labels, words = columns([(cell.labels, cell.named()) for cell in cells])
+        headings = [*labels, "seeds", *STATISTICS.values(), "effective rank"]
+        rows = [[*own, *_numbers(cell)] for own, cell in zip(words, cells, strict=True)]
+        found: list[Finding] = [Table("All combinations", headings, rows, NOTE)]
+        known = [cell for cell in cells if cell.runs]
+        if 0 < len(known) <= MOST_LINES:
+            found += (_figure(known, *each) for each in CURVES.items())
         return found
 
 
@@ -168,20 +170,29 @@ def _labels(combination: Combination, seed: int) -> Labels:
 
 def _label(value: Any) -> str | int | float:
     if value is None:
-        return LEFT_OUT
+        return ABSENT
     return value if isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value)) else text(value)
 
 
-def _row(cell: Cell, axes: Sequence[str]) -> list[str]:
+def _numbers(cell: Cell) -> list[str]:
     return [
-        *(str(cell.labels[axis]) for axis in axes),
         cell.count,
-        *(cell.text(cell.sample(name), 4) for name in STATISTICS),
+        *(cell.text(cell.sample(name), factor=100) for name in STATISTICS),
         cell.text(cell.sample("last", "effective_rank"), 1),
     ]
 
 
-def _curve(cell: Cell) -> list[tuple[int, float]]:
-    """Return the mean accuracy over the seeds, after each round that is evaluated in all of them."""
-    rounds, means, _ = band([per_round("accuracy")(run) for run in cell.runs.values()])
-    return list(zip(map(int, rounds), means, strict=True))
+CURVES: dict[str, tuple[Curve, tuple[str, str]]] = {
+    "Accuracy per round": (per_round("accuracy", 100), ("round", "accuracy (%)")),
+    "Effective rank per round": (per_round("effective_rank"), ("round", "effective rank")),
+    "Singular spectra": (spectrum, SPECTRUM),
+}
+"""What is drawn of the global models, each with its axes."""
+
+
+def _figure(cells: Sequence[Cell], title: str, drawn: tuple[Curve, tuple[str, str]]) -> Figure:
+    read, axes = drawn
+    lines = {cell.name(): band([read(run) for run in cell.runs.values()]) for cell in cells}
+    shown = line_styles({cell.name(): cell.named() for cell in cells})
+    note = "Of the global model, mean over the seeds; bands reach one standard deviation up and down."
+    return Figure(title, partial(bands, lines, *axes, threshold=axes is SPECTRUM, styles=shown), note)

@@ -34,8 +34,11 @@ def test_a_study_ends_in_tables_and_figures(feddecorr: CommandLine, tmp_path: Pa
     assert (told["name"], told["runs"], told["missing"], told["seeds"]) == ("own", 3, 0, 1)
     assert [row[0] for row in told["tables"][0]["rows"]] == list(Own.varied)
     assert all(Path(file).is_file() for file in told["files"])
-    assert {file.name for file in tmp_path.iterdir()} == {"runs", "own", "own.md", "own.html"}
-    assert "Made by `feddecorr reproduce own_studies:Own --scale smoke --seeds 1`" in (tmp_path / "own.md").read_text()
+    assert {file.name for file in tmp_path.iterdir()} == {"runs", "own", "own.md", "own.html", "plan.json"}
+    assert (
+        "by this command: `feddecorr reproduce own_studies:Own --scale smoke --seeds 1`"
+        in (tmp_path / "own.md").read_text()
+    )
     assert "own: 3 of 3 runs done" in outcome.err
 
 
@@ -73,7 +76,7 @@ def test_what_is_not_in_the_records_is_shown_as_missing(feddecorr: CommandLine, 
     (told,) = drawn.document["studies"]
     assert told["missing"] == 2
     assert [row[0] for row in told["tables"][0]["rows"] if row[2] == "missing"] == ["method=fedprox"] * 2
-    assert "Note: 2 of them are missing." in (tmp_path / "again" / "own.md").read_text()
+    assert "of which 2 are missing" in (tmp_path / "again" / "own.md").read_text()
 
 
 def test_what_records_hold_is_not_done_again(feddecorr: CommandLine, done: Path, tmp_path: Path) -> None:
@@ -117,7 +120,7 @@ def test_a_run_that_fails_is_told_at_the_end_and_the_others_are_there(feddecorr:
     assert outcome.code == 1
     (failure,) = outcome.document["failures"]
     assert failure["reason"] == "client 1 failed in round 2: ZeroDivisionError: as it was told to"
-    assert failure["name"] == "method=outside:Failing seed 0"
+    assert failure["name"] == "method=outside:Failing, seed 0"
     (told,) = outcome.document["studies"]
     assert [row[2] == "missing" for row in told["tables"][0]["rows"]] == [False, True, False]
     assert "as it was told to" in outcome.err

@@ -16,6 +16,7 @@ from feddecorr.paper.tables import ranks
 from feddecorr.report.diagnosis_page import sphere
 from feddecorr.report.picture import Series
 from feddecorr.results.groups import MISSING, Cell
+from feddecorr.results.names import name_arm
 from feddecorr.results.study import Figure, Finding, Labels, Table
 from feddecorr.results.summary import Summary
 from feddecorr.runs.diagnosis import Wanted, examine
@@ -113,7 +114,7 @@ def spheres(results: GridResults) -> list[Finding]:
 
 
 def _title(labels: Labels) -> str:
-    return f"alpha {labels['alpha']}" + (", FedDecorr" if labels["regularizer"] == "feddecorr" else "")
+    return name_arm({"alpha": labels["alpha"]}).whole + (", FedDecorr" if labels["regularizer"] == "feddecorr" else "")
 
 
 def leaves_homogeneous_alone(labels: Labels) -> bool:
@@ -150,7 +151,7 @@ def draw_clients(results: GridResults) -> list[Finding]:
         lines = [Series(range(1, len(each) + 1), each, name=f"client {client}") for client, each in first.items()]
         note = "" if lines else "Missing: no run has recorded its terms by local epoch."
         axes = ("local epoch", "β · L_FedDecorr")
-        found.append(figure(f"First seed: alpha {cell.labels['alpha']}", axes, lines, note))
+        found.append(figure(f"First seed: {cell.name(['alpha'])}", axes, lines, note))
         rows += _rows(cell)
     headings = ["data", "alpha", "seed", "client", "first epoch", "last epoch", "largest rise"]
     return [*found, Table("First and last epoch by client", headings, rows, results.note)]

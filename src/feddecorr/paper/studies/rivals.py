@@ -10,7 +10,7 @@ from feddecorr.paper.grid import Grid, GridResults, vary
 from feddecorr.paper.studies.accuracy import ALL_DATA, BOTH, decorrelates_fedavg_alone
 from feddecorr.paper.tables import Columns, gains, measured, tabulate
 from feddecorr.paper.values import named, published
-from feddecorr.report.picture import Series
+from feddecorr.report.picture import Series, line_styles
 from feddecorr.results.curves import local_ranks
 from feddecorr.results.groups import NOT_MEASURED, Cell, sample_runs, split_by
 from feddecorr.results.sample import Sample
@@ -109,22 +109,28 @@ def side_by_side(results: GridResults) -> list[Finding]:
     return [tabulate("All rivals", results.cells, columns, note)]
 
 
+ARM = ("method", "head")
+"""What tells the points of a figure apart."""
+
+
 def rank_and_accuracy(results: GridResults) -> list[Finding]:
     """Make figures with a point for each rival, to see whether methods that use more dimensions classify better."""
     found: list[Finding] = []
     for title, cells in split_by(results.cells, ("data", "alpha", "regularizer")):
-        points = {cell.name(("method", "head")): _point(cell) for cell in cells}
-        known = [Series([point[0]], [point[1]], name=name) for name, point in points.items() if point]
+        arms = {cell.name(ARM): cell.named(ARM) for cell in cells}
+        look = line_styles(arms)
+        points = dict(zip(arms, map(_point, cells), strict=True))
+        known = [Series([point[0]], [point[1]], look[name][0], name=name) for name, point in points.items() if point]
         absent = [name for name, point in points.items() if not point]
         note = f"Missing, or with too few rounds: {', '.join(absent)}." if absent else "Means over seeds."
-        axes = ("effective rank of the global model", "accuracy, mean of the last ten")
+        axes = ("effective rank of the global model", "accuracy (%), mean of the last ten")
         found.append(figure(f"Rank and accuracy: {title}", axes, known, note))
     return found
 
 
 def _point(cell: Cell) -> tuple[float, float] | None:
     rank, right = cell.sample("last", "effective_rank"), cell.sample("last_ten")
-    return (rank.mean, right.mean) if rank.values and right.values else None
+    return (rank.mean, 100 * right.mean) if rank.values and right.values else None
 
 
 def _is_plain(labels: Labels) -> bool:
