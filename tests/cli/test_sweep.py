@@ -40,7 +40,7 @@ def test_a_sweep_ends_in_a_table_of_its_combinations(feddecorr: CommandLine, fil
         "plan.json",
     }
     assert len(list(Path("sweeps/mine/runs").iterdir())) == 6
-    assert "Made by `feddecorr sweep mine.toml --seeds=2`" in Path("sweeps/mine/mine.md").read_text()
+    assert "by this command: `feddecorr sweep mine.toml --seeds=2`" in Path("sweeps/mine/mine.md").read_text()
     again = feddecorr("sweep", file, "--seeds", 2)
     assert again.out == outcome.out
 
