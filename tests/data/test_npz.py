@@ -29,6 +29,18 @@ def test_arrays_become_images_by_their_names(names: tuple[str, ...], tmp_path: P
     assert dataset.shape == (3, 4, 4)
 
 
+def test_channels_first_and_floats_are_recognized(tmp_path: Path) -> None:
+    """As PyTorch has them: the same images, to the last bit."""
+    expected = written(tmp_path, x=PIXELS, y=LABELS).load()
+    for x in (PIXELS.transpose(0, 3, 1, 2), PIXELS / np.float32(255), PIXELS.astype(float), PIXELS.astype(int)):
+        assert written(tmp_path, x=x, y=LABELS).load().sha256 == expected.sha256
+
+
+def test_labels_that_begin_at_one_are_noted(tmp_path: Path) -> None:
+    assert "if labels begin at 1, subtract 1" in written(tmp_path, x=PIXELS, y=LABELS + 1).load().note
+    assert not written(tmp_path, x=PIXELS, y=LABELS).load().note
+
+
 def test_without_test_images_every_fifth_of_a_class_is_one(tmp_path: Path) -> None:
     dataset = written(tmp_path, x=PIXELS[..., 0], y=LABELS.astype(np.uint8)).load()
     assert (len(dataset.train), len(dataset.test)) == (16, 4)
@@ -41,7 +53,8 @@ def test_without_test_images_every_fifth_of_a_class_is_one(tmp_path: Path) -> No
     ("arrays", "problem"),
     [
         ({"a": PIXELS}, "holds a; expected x_train, y_train, x_test, y_test or"),
-        ({"x": PIXELS / 255.0, "y": LABELS}, "x is float64 .* expected uint8"),
+        ({"x": PIXELS - 128.0, "y": LABELS}, "x is float64 from -128 to 127; expected uint8, or floats .* x = "),
+        ({"x": PIXELS[:, :3, :3], "y": LABELS}, "the channels could come first or last"),
         ({"x": PIXELS[0, 0], "y": LABELS[:4]}, r"x is uint8 of shape \(4, 3\)"),
         ({"x": PIXELS, "y": LABELS[:-1]}, r"y is int64 of shape \(19,\); expected 20 whole numbers from 0 on"),
         ({"x": PIXELS, "y": LABELS - 1}, "y, row 1: the label is -1, expected 0 to"),

@@ -6,7 +6,7 @@ import hashlib
 import inspect
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any, ClassVar, Generic, Self, TypeGuard, TypeVar
 
@@ -123,13 +123,23 @@ class Registry(Generic[K]):
 
     A name of the form `package.module:Class` is your own class, outside of this project. What is found there but is
     not such a class becomes the option `source` of the class named `wrapper`, if there is one.
+    `adapt` returns the options that stand for a value of another kind, and what it does not know as it is.
     """
 
-    def __init__(self, noun: str, base: type[K], table: Mapping[str, type[K]], *, wrapper: str | None = None) -> None:
+    def __init__(
+        self,
+        noun: str,
+        base: type[K],
+        table: Mapping[str, type[K]],
+        *,
+        wrapper: str | None = None,
+        adapt: Callable[[object], object] = lambda value: value,
+    ) -> None:
         self.noun = noun
         self.base = base
         self.table = table
         self.wrapper = wrapper
+        self.adapt = adapt
 
     @property
     def default(self) -> str:
@@ -140,6 +150,7 @@ class Registry(Generic[K]):
         """Take an instance, a name, or a mapping of `name` and options; `trust` is that in the file they come from."""
         if isinstance(value, self.base):
             return value
+        value = self.adapt(value)
         if isinstance(value, str):
             value = {"name": value}
         if isinstance(value, Mapping):
@@ -160,6 +171,7 @@ class Registry(Generic[K]):
         """Return the class that `parse` would make an instance of, if there is one and it may be imported."""
         if isinstance(value, self.base):
             return type(value)
+        value = self.adapt(value)
         name = str(value.get("name", self.default) if isinstance(value, Mapping) else value)
         known = name.partition(":")[0]
         if known in self.table:

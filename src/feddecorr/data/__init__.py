@@ -6,6 +6,7 @@ from feddecorr.data.cifar import Cifar10, Cifar100
 from feddecorr.data.dataset import Data, Dataset, Images, OnNodes, PixelSums, UserData
 from feddecorr.data.folder import Folder
 from feddecorr.data.hugging_face import HuggingFace
+from feddecorr.data.memory import Memory, in_memory
 from feddecorr.data.mnist import FashionMnist, Mnist
 from feddecorr.data.npz import Npz
 from feddecorr.data.tables import TableFile
@@ -27,8 +28,10 @@ DATA = Registry(
         "npz": Npz,
         "hf": HuggingFace,
         "table": TableFile,
+        "memory": Memory,
         "nodes": OnNodes,
     },
+    adapt=in_memory,
 )
 
 __all__ = [
@@ -42,6 +45,7 @@ __all__ = [
     "Folder",
     "HuggingFace",
     "Images",
+    "Memory",
     "Mnist",
     "Npz",
     "OnNodes",

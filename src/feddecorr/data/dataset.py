@@ -244,9 +244,6 @@ class Data(Config):
     """A data set that can be loaded."""
 
     pins: ClassVar[Mapping[str, str]] = {"path": "sha256"}
-    images: ClassVar[bool] = True
-    """False for tables of features, on which only `mlp` can be trained."""
-
     train: PositiveInt | None = Field(
         None, description="number of training images, drawn evenly from all classes; by default all"
     )
@@ -257,6 +254,11 @@ class Data(Config):
     augment: Annotated[tuple[Augmentation, ...], BeforeValidator(read_list)] = Field(
         (), description="augmentation of training images, in this order: none or any of crop,flip,autoaugment"
     )
+
+    @property
+    def images(self) -> bool:
+        """False for tables of features, on which only `mlp` can be trained."""
+        return True
 
     def read(self) -> Dataset:
         """Return all images; any randomness comes from a seed in the options."""

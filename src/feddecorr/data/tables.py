@@ -7,7 +7,7 @@ from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, ClassVar, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -251,8 +251,6 @@ class TableFile(UserData):
     'train' or 'test' for each row; without it, every fifth row of a class is a test example.
     """
 
-    images: ClassVar[bool] = False
-
     path: Path = Field(description="the file")
     label: str | None = Field(
         None, description=f"the column of labels; by default the first of {', '.join(LABELS)} that exists"
@@ -265,6 +263,11 @@ class TableFile(UserData):
         if augment:
             raise ValueError("augmentation is for images, not for a table of features")
         return augment
+
+    @property
+    def images(self) -> bool:
+        """False."""
+        return False
 
     def read(self) -> Dataset:
         """Return features as images of one pixel, with a channel for each."""

@@ -187,7 +187,12 @@ class NotebookClasses(pickle.Pickler):
 
 def refuse_notebook_classes(task: Task) -> None:
     """Refuse kinds that are defined where no file can be imported."""
-    if not Path(getattr(sys.modules["__main__"], "__file__", "")).is_file():
+    file = getattr(sys.modules["__main__"], "__file__", None)
+    if file is not None and not Path(file).is_file():
+        raise UserError(
+            f"the workers of engine=pool import the script that starts them, and {file} is no file: save it"
+        )
+    if file is None:
         pickler = NotebookClasses()
         pickler.dump(replace(task, network=None))
         if pickler.found:
