@@ -219,6 +219,17 @@ def test_a_database_of_mlflow_cannot_say_where_files_go(tracked: Path, home: Pat
     assert tree(home) == before
 
 
+@pytest.mark.parametrize("name", ["mlflow/mlflow.db", "tensorboard/inner/events.out.tfevents.1"])
+def test_a_pipe_in_a_trackers_folder_is_refused(name: str, out: Path, feddecorr: CommandLine) -> None:
+    """Its library would wait for it."""
+    (out / name).parent.mkdir(parents=True)
+    os.mkfifo(out / name)
+    with within(60):
+        refused = feddecorr("resume", out, "rounds=3", f"trackers={Path(name).parts[0]}")
+    assert refused.code == 2
+    assert f"{name} is not a file" in refused.err
+
+
 def test_settings_of_wandb_are_not_taken_from_a_run(out: Path, feddecorr: CommandLine) -> None:
     (out / "wandb" / "wandb").mkdir(parents=True)
     (out / "wandb" / "wandb" / "settings").write_text("[default]\nbase_url = http://127.0.0.1:9\n")

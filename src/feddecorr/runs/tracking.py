@@ -121,12 +121,14 @@ def entry_of(record: Record) -> TrackerEntry:
 
 
 def _refuse_ways_out(folder: InnerPath, past: str) -> None:
-    """Refuse links that lead out of a tracker's folder: its library opens files there by their paths."""
+    """Refuse what is no file of a tracker's folder: its library opens files there by their paths, and would wait."""
     root = folder.path.resolve()
     for place, folders, files in os.walk(root):
         for entry in (Path(place) / name for name in (*folders, *files)):
             if entry.is_symlink() and not entry.resolve().is_relative_to(root):
                 raise UserError(f"{entry} leads out of {folder}: no link inside of a run is followed; remove it")
+            if not (entry.is_symlink() or entry.is_dir() or entry.is_file()):
+                raise UserError(f"{entry} is not a file (a named pipe, a socket or a device): remove it")
         folders[:] = [name for name in folders if not fnmatch(name, past)]
 
 
