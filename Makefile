@@ -17,6 +17,8 @@ $(INSTALLED): pyproject.toml $(wildcard locks/*.txt)
 	$(BIN)/pip install $(HASHED) locks/dev.txt
 # PyTorch without CUDA, if pip is configured with a place that has it
 	$(BIN)/pip install $(HASHED) locks/torch-cpu.txt 2> /dev/null || $(BIN)/pip install $(HASHED) locks/torch.txt
+# In a folder of its own: its torchvision may be of another build than PyTorch, which other packages would stumble over
+	$(BIN)/pip install $(HASHED) locks/timm.txt --upgrade --target $(VENV)/timm
 	$(BIN)/pip install --disable-pip-version-check --quiet --no-deps --no-build-isolation --editable .
 	$(BIN)/pip check --disable-pip-version-check
 	@touch $@

@@ -33,6 +33,9 @@ from release.package import VERSIONS, call, interpreters
 from release.pins import LOCKS, ROOT, Pins, pins, write_constraints
 
 TORTURE = ("atheris",)
+TIMM = ("timm", "torchvision")
+"""For a folder of their own: see `pyproject.toml`."""
+
 CUDA = re.compile(r"(cuda|nvidia|triton)\b")
 PLATFORMS = re.compile(r"any|(manylinux|linux).*_(x86_64|aarch64)|macosx.*|win_amd64")
 HEAD = "# Written by `python -m release.lock`.\n"
@@ -45,7 +48,7 @@ def resolve(program: Path, known: Pins) -> Pins:
         report, limits = Path(folder) / "report.json", write_constraints(Path(folder) / "limits.txt", known)
         call(program, "-m", "venv", Path(folder) / "env")
         pip = (Path(folder) / "env/bin/pip", "install", "--dry-run", "--quiet", "--only-binary", ":all:")
-        wanted = (f"{ROOT}[dev]", *backend, "editables", *TORTURE)
+        wanted = (f"{ROOT}[dev]", *backend, "editables", *TORTURE, "timm")
         call(*pip, "--ignore-installed", "--constraint", limits, "--report", report, *wanted)
         found = [each["metadata"] for each in json.loads(report.read_text())["install"]]
     versions = {canonicalize_name(each["name"]): Version(each["version"]).public for each in found}
@@ -153,10 +156,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def write_locks(sources: Sources, versions: Pins) -> None:
     """Write all files; that of PyTorch without CUDA stays as it is where no such build is to be had."""
     torture = {name: versions[name] for name in TORTURE}
+    timm = {name: versions[name] for name in TIMM}
     torch = {name: version for name, version in versions.items() if name == "torch" or CUDA.match(name)}
     write_lock(sources, "torture", torture)
+    write_lock(sources, "timm", timm)
     write_lock(sources, "torch", torch)
-    write_lock(sources, "dev", {name: versions[name] for name in versions.keys() - torture.keys() - torch.keys()})
+    write_lock(
+        sources, "dev", {name: versions[name] for name in versions.keys() - torture.keys() - timm.keys() - torch.keys()}
+    )
     without = f"{versions['torch']}+cpu"
     if digests(sources, "torch", without):
         write_lock(sources, "torch-cpu", {"torch": without})

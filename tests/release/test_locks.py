@@ -36,7 +36,7 @@ def test_whatever_locked_packages_need_is_locked() -> None:
                 assert need.specifier.contains(PINS[canonicalize_name(need.name)], prereleases=True), f"{name}: {word}"
 
 
-@pytest.mark.parametrize("name", ["dev", "torch", "torch-cpu", "torture"])
+@pytest.mark.parametrize("name", ["dev", "timm", "torch", "torch-cpu", "torture"])
 def test_every_line_has_one_version_and_digests(name: str) -> None:
     lines = (LOCKS / f"{name}.txt").read_text().replace(" \\\n", " ").splitlines()
     packages = [line for line in lines if not line.startswith("#")]
