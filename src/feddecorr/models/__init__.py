@@ -2,8 +2,10 @@
 
 from feddecorr.core.registry import Registry
 from feddecorr.models.custom import Custom
+from feddecorr.models.hugging_face import HuggingFaceModel
 from feddecorr.models.model import Model, Shape
 from feddecorr.models.networks import MLP, ConvNet, LeNet, MobileNetV2, ResNet18, ResNet20, ResNet32, Transformer
+from feddecorr.models.timm import TimmModel
 
 MODELS = Registry(
     "model",
@@ -17,6 +19,8 @@ MODELS = Registry(
         "resnet20": ResNet20,
         "resnet32": ResNet32,
         "transformer": Transformer,
+        "timm": TimmModel,
+        "hf": HuggingFaceModel,
         "custom": Custom,
     },
     wrapper="custom",

@@ -62,16 +62,24 @@ class Model(Config):
         features, width = self.features(shape)
         return nn.Sequential(OrderedDict(features=features, **self.head_layers(width, classes)))
 
+    def find_weights(self) -> Path | None:
+        """Return the file of initial weights, if there is one."""
+        return self.weights
+
     def load_initial_weights(self, network: nn.Module) -> None:
-        """Load the file of initial weights, if there is one. Only the server does this."""
-        if self.weights is not None:
-            load_weights(network, self.weights, sha256=self.sha256)
+        """Load the file of initial weights, if there is one: the server, and everybody if some of it is frozen."""
+        if (path := self.find_weights()) is not None:
+            load_weights(network, path, sha256=self.sha256)
 
     def pinned(self) -> Self:
         """Return the same model with the digest of the weights in the file."""
-        if self.weights is None or self.sha256:
+        if self.sha256 or (path := self.find_weights()) is None:
             return self
-        return self.model_copy(update={"sha256": weights_digest(read_weights(self.weights))})
+        return self.model_copy(update={"sha256": weights_digest(read_weights(path))})
+
+    def scales_pixels(self) -> bool:
+        """Tell whether the network takes pixels from 0 to 1 and standardizes them itself."""
+        return False
 
     def features(self, shape: Shape) -> tuple[nn.Module, int]:
         """Return the layers from images to vectors, and the vectors' width d."""

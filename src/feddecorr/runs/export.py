@@ -42,8 +42,8 @@ class Portable(nn.Module):
     def __init__(self, task: Task, network: nn.Module) -> None:
         super().__init__()
         self.network = network
-        for name in ("mean", "std"):
-            self.register_buffer(name, torch.tensor(getattr(task, name)).view(1, -1, 1, 1))
+        for name, constant in zip(("mean", "std"), task.constants, strict=True):
+            self.register_buffer(name, torch.tensor(constant).view(1, -1, 1, 1))
 
     def forward(self, pixels: Tensor) -> Tensor:
         """Return the logits of each class."""
@@ -86,7 +86,9 @@ class Exported:
 
     def note(self) -> dict[str, str]:
         """Return what a reader of the file has to know."""
-        known = {name: json.dumps(getattr(self.task, name)) for name in ("classes", "shape", "mean", "std")}
+        mean, std = self.task.constants
+        told = {"classes": self.task.classes, "shape": self.task.shape, "mean": mean, "std": std}
+        known = {name: json.dumps(value) for name, value in told.items()}
         settings = to_settings(self.experiment, self.options)
         return {**known, "experiment": json.dumps(settings), "round": str(self.round)}
 

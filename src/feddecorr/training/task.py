@@ -58,7 +58,16 @@ class Task:
     @cached_property
     def normalize(self) -> Standardize:
         """What turns pixels into the network's input."""
-        return Standardize(self.shape, self.mean, self.std)
+        return Standardize(self.shape, *self.constants)
+
+    @property
+    def constants(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Mean and standard deviation by which pixels are standardized: those of the data, unless the model has some.
+
+        Such a model does that itself, with pixels from 0 to 1.
+        """
+        own = self.experiment.model.scales_pixels()
+        return ((0.0,) * self.shape[0], (255.0,) * self.shape[0]) if own else (self.mean, self.std)
 
     @cached_property
     def together(self) -> Together:
