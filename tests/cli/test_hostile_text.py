@@ -211,6 +211,7 @@ def test_no_name_acts_in_a_terminal(
     """A dumb one, to which the tables' own frames need no controls; nor is a name markup for what draws them."""
     monkeypatch.setenv("TERM", "dumb")
     monkeypatch.setenv("COLUMNS", "4000")
+    monkeypatch.setenv("LINES", "100")  # without it, a dumb terminal has 80 columns
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     done = tried(feddecorr, place, RUNS[name][0])
     is_plain(done.out)

@@ -76,6 +76,12 @@ def test_a_cell_is_no_formula(text: str) -> None:
     assert not re.match(r"[=+\-@\t\r\n]", cell) or re.fullmatch(r"[+-]?[\d.]+(e[+-]?\d+)?", cell)
 
 
+def test_nor_is_a_part_of_it_where_semicolons_separate() -> None:
+    written = str(csv_cell("a;=1+1; +2;b;\t@x;c-d"))
+    assert not any(re.match(r"\s*[=+\-@]", cell) for cell in written.split(";"))
+    assert written.replace("'", "") == "a;=1+1; +2;b;\\t@x;c-d"
+
+
 @each("cell", HARMLESS_CELLS)
 def test_numbers_stay_numbers(cell: str) -> None:
     assert csv_cell(cell) == cell

@@ -84,12 +84,14 @@ def write_text(path: Path, text: str) -> None:
 def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], title: str | None = None) -> None:
     """Print a table: drawn in a terminal, aligned columns elsewhere."""
     headings, rows = list(map(one_line, headings)), [list(map(one_line, row)) for row in rows]
+    if title:
+        print_text(one_line(title))
     if sys.stdout is not None and sys.stdout.isatty():
         from rich.console import Console
         from rich.table import Table
         from rich.text import Text
 
-        table = Table(title=Text(one_line(title)) if title else None, title_justify="left")
+        table = Table()
         for heading in headings:
             table.add_column(Text(heading))
         for row in rows:
@@ -97,8 +99,6 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], title: s
         Console().print(table)
         return
     widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
-    if title:
-        print_text(one_line(title))
     for row in (headings, *rows):
         print_text("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 

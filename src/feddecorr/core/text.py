@@ -72,7 +72,7 @@ _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202
 """Controls of terminals (but tab and newline), of the direction of writing and of lines; halves of letters."""
 
 _NUMBERS = re.compile(r"[-+\d .,±%\[\]]*(?: of \d+)?", re.ASCII)
-_FORMULA = re.compile(r"[=+\-@\t\r\n＝＋－＠]")
+_FORMULA = re.compile(r"(^|;)(?=\s*[=+\-@＝＋－＠])|^(?=[\t\r\n])")  # some spreadsheets separate cells by semicolons
 
 _MARKDOWN = re.compile(r"[\\`*\[\]<|~$]|(?<!\w)_|_(?!\w)|&(?=#?\w+;)|:(?=//)|(?<=www)\.", re.IGNORECASE)
 
@@ -105,8 +105,7 @@ def csv_cell(value: object) -> object:
     """Return a cell that no spreadsheet takes for a formula: text that begins like one, but is no number, is quoted."""
     if not isinstance(value, str):
         return value
-    text = one_line(value)
-    return f"'{text}" if _FORMULA.match(value) and not _is_number(value) else text
+    return one_line(value if _is_number(value) else _FORMULA.sub(r"\1'", value))
 
 
 def _is_number(text: str) -> bool:
