@@ -38,7 +38,7 @@ def outputs(*names: str) -> str:
     lines = []
     for name in names:
         accuracy, rank, count = (_last(runs[name][:1], measure)[0] for measure in MEASURES)
-        said = f"accuracy {accuracy:.2f}, effective rank {rank:.0f}, significant singular values {count}"
+        said = f"accuracy {100 * accuracy:.0f} %, effective rank {rank:.0f}, significant singular values {count}"
         lines.append(f"runs/{name}: round {len(runs[name][0].rounds)}, {said}")
     return "\n".join(["```text", *lines, "```"])
 
@@ -48,7 +48,7 @@ def demo() -> str:
     rows = [("run", "accuracy", "effective rank", "significant singular values")]
     for name, runs in first_runs().items():
         accuracy, rank, count = (_last(runs[:1], measure)[0] for measure in MEASURES)
-        rows.append((name, f"{accuracy:.2f}", f"{rank:.0f} of 512", str(count)))
+        rows.append((name, f"{100 * accuracy:.0f} %", f"{rank:.0f} of 512", str(count)))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     return "\n".join(["```text", *lines, "```"])
@@ -66,10 +66,10 @@ def over_seeds() -> str:
     rows = []
     for name, runs in first_runs().items():
         accuracy, rank, count = (_last(runs, measure) for measure in MEASURES)
-        shown = [f"{min(accuracy):.2f} to {max(accuracy):.2f}"]
-        shown += [f"{min(values):.0f} to {max(values):.0f}" for values in (rank, count)]
+        found = ([100 * share for share in accuracy], rank, count)
+        shown = [f"{min(values):.0f} to {max(values):.0f}" for values in found]
         rows.append([f"`{name}`", str(len(runs)), *shown])
-    return table(("run", "seeds", "accuracy", "effective rank of 512", "significant singular values"), rows)
+    return table(("run", "seeds", "accuracy (%)", "effective rank of 512", "significant singular values"), rows)
 
 
 def gain() -> str:

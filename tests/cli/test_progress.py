@@ -10,7 +10,7 @@ from rich.console import Console
 
 from feddecorr.cli import console as console_module
 from feddecorr.cli import progress as progress_module
-from feddecorr.cli.progress import Progress, duration, follow, follow_runs
+from feddecorr.cli.progress import Progress, ShownRun, duration, follow, follow_runs
 from feddecorr.sweeps.status import Running, Status
 
 HALF = Status(total=4, done=1, failed=1, running=[Running("fedavg seed 0", 3, 20)], elsewhere=1, left=150.0)
@@ -187,3 +187,35 @@ def test_lack_of_memory_is_told(screen: StringIO) -> None:
 )
 def test_a_time_is_told_in_the_units_that_matter(seconds: float, text: str) -> None:
     assert duration(seconds) == text
+
+
+def test_a_long_round_is_shown_from_its_first_step_on(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+    """With what is left of the whole run; nothing before there is a step, and no more than the round."""
+    trained = 0.0
+    with Progress() as progress:
+        shown = ShownRun(progress, "a", 0, 2, lambda: trained)
+        for trained in (0.0, 0.25, 0.5, 1.5):
+            clock.now += 10 * (trained > 0)
+            shown.look()
+        shown.finish(Round(1, 0.5))
+        clock.now += 10
+        trained = 1.75
+        shown.look()
+    assert capsys.readouterr().err.splitlines() == [
+        "a: round 0/2",
+        "a: round 1/2, 25 % of it, 70 s left",
+        "a: round 1/2, 50 % of it, 60 s left",
+        "a: round 1/2, 100 % of it, 30 s left",
+        "a: round 2/2, 25 % of it, accuracy 50.0 %, 24 s left",
+    ]
+
+
+def test_lines_about_one_round_become_rare(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+    trained = [0.0]
+    with Progress() as progress:
+        shown = ShownRun(progress, "a", 0, 1, lambda: trained[0])
+        for second in range(1, 10_000):
+            clock.now += 1
+            trained[0] = second / 10_000
+            shown.look()
+    assert 50 < len(capsys.readouterr().err.splitlines()) < 200

@@ -6,6 +6,7 @@ from command_line import CommandLine
 from small import forget_models, result, small, without_time, write_settings
 
 from feddecorr.runs.pipeline import run
+from feddecorr.server.federation import Simulation
 
 
 @pytest.fixture
@@ -111,3 +112,25 @@ def test_the_stored_experiment_is_a_file_of_settings(feddecorr: CommandLine, tmp
     second = feddecorr("run", tmp_path / "one" / "experiment.json", "--out", tmp_path / "two", "--json")
     assert second.document["experiment"] == json.loads((tmp_path / "one" / "experiment.json").read_text())
     assert list(map(without_time, second.document["rounds"])) == list(map(without_time, first.document["rounds"]))
+
+
+def test_a_dry_run_says_what_there_is_to_do_and_keeps_nothing(
+    feddecorr: CommandLine, tmp_path: Path, settings: Path
+) -> None:
+    words = ("run", settings, "rounds=7", "evaluation.every=1", "--dry-run", "--out", tmp_path / "a")
+    found = feddecorr(*words, "--json").document
+    assert not (tmp_path / "a").exists()
+    assert (found["rounds"], found["train"], found["test"]) == (7, 120, 40)
+    assert found["images_per_round"] == 240  # two epochs of all that there is
+    assert (found["images"], found["evaluated"]) == (7 * 240, 7 * 40)
+    assert found["seconds"] == pytest.approx(found["seconds_per_image"] * (7 * 240 + 7 * 40 / 3) / found["processes"])
+    assert "120 training and 40 test images of 8×8×1 in 4 classes" in feddecorr(*words).out
+
+
+@pytest.mark.parametrize("engine", ["serial", "pool"])
+@pytest.mark.parametrize("together", [1, 2])
+def test_whoever_follows_a_round_sees_every_image_of_its_steps(engine: str, together: int) -> None:
+    experiment, options = small("rounds=2", f"engine={engine}", f"training.clients_per_batch={together}")
+    simulation = Simulation(experiment)
+    counted = [simulation.trained_rounds() for _ in run(experiment, options, through=simulation)]
+    assert counted == [1, 2]

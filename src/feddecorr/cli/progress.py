@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Protocol, Self
 
 from feddecorr.cli.console import messages, percent, say
@@ -92,15 +93,81 @@ class ShownRound(Protocol):
         """None in a round that was not evaluated."""
 
 
-def follow(records: Iterable[ShownRound], *, title: str, done: int, rounds: int) -> None:
-    """Let a run finish, and show its progress."""
-    accuracy = None
+def follow(
+    records: Iterable[ShownRound],
+    *,
+    title: str,
+    done: int,
+    rounds: int,
+    trained: Callable[[], float] | None = None,
+) -> None:
+    """Let a run finish, and show its progress; `trained` tells how many rounds are trained by now, in parts."""
     with Progress() as progress:
+        shown = ShownRun(progress, title, done, rounds, trained)
+        with shown.within_rounds():
+            for record in records:
+                shown.finish(record)
+
+
+TICK = 1.0
+"""Seconds between two looks at a round in progress."""
+
+SHARE = 20
+"""Where lines are printed, the next one about a round in progress comes after so much of the time that has passed."""
+
+
+class ShownRun:
+    """The progress of a run, which a thread follows within rounds."""
+
+    def __init__(
+        self, progress: Progress, title: str, done: int, rounds: int, trained: Callable[[], float] | None
+    ) -> None:
+        self._progress, self._title, self._done, self._rounds = progress, title, done, rounds
+        self._trained = trained
+        self._before = trained() if trained else 0.0
+        self._accuracy: float | None = None
+        self._lock, self._ended = Lock(), Event()
+        self._began = self._last = time.monotonic()
         progress(title, done, rounds, f"round {done}/{rounds}")
-        for record in records:
-            accuracy = record.accuracy if record.accuracy is not None else accuracy
-            place = f"round {record.round}/{rounds}, accuracy {percent(accuracy)}"
-            progress(title, record.round, rounds, place)
+
+    def finish(self, record: ShownRound) -> None:
+        """Show a round that is done."""
+        with self._lock:
+            self._accuracy = record.accuracy if record.accuracy is not None else self._accuracy
+            self._done, self._before = record.round, self._trained() if self._trained else 0.0
+            place = f"round {record.round}/{self._rounds}, accuracy {percent(self._accuracy)}"
+            self._progress(self._title, record.round, self._rounds, place)
+
+    @contextmanager
+    def within_rounds(self) -> Iterator[None]:
+        """Look at the round in progress, now and then."""
+        thread = Thread(target=self._watch, daemon=True)
+        if self._trained:
+            thread.start()
+        try:
+            yield
+        finally:
+            self._ended.set()
+            if self._trained:
+                thread.join()
+
+    def _watch(self) -> None:
+        while not self._ended.wait(TICK):
+            self.look()
+
+    def look(self) -> None:
+        """Show how far the round in progress is, from its first step on."""
+        with self._lock:
+            now = time.monotonic()
+            share = min((self._trained() if self._trained else 0.0) - self._before, 1.0)
+            often = messages().is_terminal or now - self._last >= (now - self._began) / SHARE
+            if not (share > 0 and often and self._done < self._rounds):
+                return
+            self._last = now
+            place = f"round {self._done + 1}/{self._rounds}, {100 * share:.0f} % of it"
+            if self._accuracy is not None:
+                place += f", accuracy {percent(self._accuracy)}"
+            self._progress(self._title, self._done + share, self._rounds, place)
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,7 +21,7 @@ from feddecorr.cli.console import (
     print_text,
     say,
 )
-from feddecorr.cli.progress import follow
+from feddecorr.cli.progress import duration, follow
 from feddecorr.config.overrides import read_overrides, said
 from feddecorr.core.trust import Trust
 from feddecorr.errors import RunError
@@ -28,12 +29,16 @@ from feddecorr.errors import RunError
 if TYPE_CHECKING:
     from feddecorr.config.experiment import Experiment
     from feddecorr.runs.record import Record
+    from feddecorr.server.federation import Simulation
     from feddecorr.settings.options import RunOptions
 
 
 def run(
     words: Words = None,
     out: Annotated[Path | None, typer.Option(help="Directory of the run; by default, a new one in runs/.")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what there is to do and how long it takes; keep nothing.")
+    ] = False,
     trust: TrustOption = False,
     json: JsonOption = False,
 ) -> None:
@@ -48,14 +53,52 @@ def run(
     else defines the experiment: equal experiments give the same model, bit for bit.
 
     With a TOML file:  feddecorr run experiment.toml seed=1 --out runs/b
+
+    How long will it take?  feddecorr run experiment.toml --dry-run
     """
     experiment, options = _parse(words or [], Trust(said(words or []), files=trust))
+    if dry_run:
+        _estimate(experiment, options, json=json)
+        return
     from feddecorr.runs.pipeline import run as pipeline_run
+    from feddecorr.runs.pipeline import simulate
+    from feddecorr.runs.writer import refuse_used
 
     out = out or Path("runs") / f"{experiment.label()}-{experiment.digest()[:16]}"
-    records = pipeline_run(experiment, options, out)
-    complete(records, out, title=out.name, done=0, rounds=options.rounds)
+    refuse_used(out)
+    simulation = simulate(experiment, options)
+    records = pipeline_run(simulation.task.experiment, options, out, through=simulation)
+    complete(records, out, title=out.name, done=0, rounds=options.rounds, simulation=simulation)
     print_outcome(out, json=json)
+
+
+def _estimate(experiment: Experiment, options: RunOptions, *, json: bool) -> None:
+    """Train a few steps, and say how many there are, and how much memory and time they take."""
+    from feddecorr.runs.estimate import Work, measure_image, processes
+    from feddecorr.runs.pipeline import simulate
+    from feddecorr.sweeps.status import peak_memory
+
+    simulation = simulate(experiment, options)
+    experiment, work = simulation.task.experiment, Work.of(simulation, options)
+    say("training a few steps …")
+    image, count = measure_image(simulation), processes(experiment, options)
+    seconds, memory = work.seconds(image, count), peak_memory()
+    if json:
+        measured = {"seconds_per_image": image, "processes": count, "seconds": seconds, "memory_per_process": memory}
+        print_json({**asdict(work), "rounds": options.rounds, **measured})
+        return
+    channels, height, width = work.shape
+    size = f"{height}×{width}×{channels}"
+    print_text(f"data: {work.train} training and {work.test} test images of {size} in {work.classes} classes")
+    print_text(
+        f"training: {options.rounds} rounds of about {work.images_per_round:.0f} images in {work.steps_per_round:.0f} "
+        f"steps, {work.images:.0f} images in all"
+    )
+    print_text(f"evaluation: {work.evaluated} images in all")
+    if memory:
+        print_text(f"memory: about {memory / 1e9:.1f} GB in each of {count + (count > 1)} processes")
+    per_image = f"{1000 * image:.2g} ms for an image of training, {count} at a time"
+    print_text(f"time: about {duration(seconds)} ({per_image}, measured just now on {options.device})")
 
 
 def resume(
@@ -75,6 +118,7 @@ def resume(
     """
     from feddecorr.runs.directory import RunDirectory
     from feddecorr.runs.pipeline import resume as pipeline_resume
+    from feddecorr.runs.pipeline import simulate
     from feddecorr.settings.flat import parse_settings, to_settings
     from feddecorr.settings.short_keys import read_settings
 
@@ -85,8 +129,9 @@ def resume(
     done = run.finished_rounds()
     if done == options.rounds:
         say(f"{directory} already has all its {done} rounds")
-    records = pipeline_resume(directory, experiment, options)
-    complete(records, directory, title=directory.name, done=done, rounds=options.rounds)
+    simulation = simulate(experiment, options) if done < options.rounds else None
+    records = pipeline_resume(directory, experiment, options, through=simulation)
+    complete(records, directory, title=directory.name, done=done, rounds=options.rounds, simulation=simulation)
     print_outcome(directory, json=json)
 
 
@@ -147,13 +192,16 @@ def demo(
 
 def _train(experiment: Experiment, options: RunOptions, directory: Path, *, title: str) -> None:
     from feddecorr.runs.directory import RunDirectory
-    from feddecorr.runs.pipeline import ensure
+    from feddecorr.runs.pipeline import ensure, simulate
 
     held = RunDirectory(directory)
     if held.is_done(experiment, options):
         say(f"{title}: already trained; remove {directory} to train it again")
-    records = ensure(experiment, options, directory)
-    complete(records, directory, title=title, done=held.finished_rounds(), rounds=options.rounds)
+        return
+    simulation = simulate(experiment, options)
+    records = ensure(experiment, options, directory, through=simulation)
+    done = held.finished_rounds()
+    complete(records, directory, title=title, done=done, rounds=options.rounds, simulation=simulation)
 
 
 def _parse(words: Sequence[str], trust: Trust) -> tuple[Experiment, RunOptions]:
@@ -173,14 +221,23 @@ def _start_workers(settings: Mapping[str, Any]) -> None:
         warm_up()
 
 
-def complete(records: Iterator[Record], directory: Path, *, title: str, done: int, rounds: int) -> None:
-    """Let a run finish, and show its progress; if it breaks off, say how to resume it."""
+def complete(
+    records: Iterator[Record],
+    directory: Path,
+    *,
+    title: str,
+    done: int,
+    rounds: int,
+    simulation: Simulation | None = None,
+) -> None:
+    """Let a run finish and show its progress, of a simulation within rounds, too; say how to resume what breaks off."""
     from feddecorr.engines.processes import keep_freed_memory
     from feddecorr.runs.directory import RunDirectory
 
     keep_freed_memory()
+    trained = None if simulation is None else simulation.trained_rounds
     try:
-        follow(records, title=title, done=done, rounds=rounds)
+        follow(records, title=title, done=done, rounds=rounds, trained=trained)
     except (RunError, OSError, MemoryError, KeyboardInterrupt) as error:
         if kept := RunDirectory(directory).finished_rounds():
             when = "" if isinstance(error, KeyboardInterrupt) else "once the cause is fixed, "

@@ -84,6 +84,12 @@ class Experiment(Config):
         """The probability that a client is drawn for a round."""
         return self.cohort / self.clients
 
+    def trained_images(self, train: int) -> float:
+        """Return how many images the clients of a round see, on the average, of all that there are to train on."""
+        training, share = self.training, train / self.clients
+        seen = share * training.epochs if training.steps is None else training.steps * min(training.batch, share)
+        return self.cohort * seen
+
     def label(self) -> str:
         """Return a short name: data set, method and regularizers."""
         method = "+".join([METHODS.name(self.method), *self.regularizers])

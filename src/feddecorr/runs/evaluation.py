@@ -374,11 +374,11 @@ def rhythm(experiment: Experiment, evaluation: Evaluation, train: int, test: int
     """
     every = evaluation.every
     evaluated = test * (1 + experiment.cohort * (evaluation.clients is True))
-    return math.ceil(SHARE * evaluated / (FORWARD * trained_images(experiment, train))) if every == "auto" else every
+    return math.ceil(SHARE * evaluated / (FORWARD * experiment.trained_images(train))) if every == "auto" else every
 
 
-def trained_images(experiment: Experiment, train: int) -> float:
-    """Return how many images the clients of a round see, on the average, of all that there are to train on."""
-    training, share = experiment.training, train / experiment.clients
-    seen = share * training.epochs if training.steps is None else training.steps * min(training.batch, share)
-    return experiment.cohort * seen
+def evaluated_images(experiment: Experiment, options: RunOptions, train: int, test: int) -> int:
+    """Return how many images are looked at in all evaluations of a run, those of the clients' models included."""
+    every = rhythm(experiment, options.evaluation, train, test)
+    due = [number for number in range(1, options.rounds + 1) if is_due(options, number, every)]
+    return test * sum(1 + experiment.cohort * bool(looks_at_clients(options, number)) for number in due)

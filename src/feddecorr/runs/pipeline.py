@@ -124,11 +124,16 @@ def _continue(experiment: Experiment, options: RunOptions, path: Path | None, th
             started = time.perf_counter()
 
 
+def simulate(experiment: Experiment, options: RunOptions) -> Simulation:
+    """Return the clients of an experiment, simulated on this machine."""
+    options.engine.check()
+    return Simulation(experiment, device=options.device, evaluation=options.evaluation)
+
+
 def _reach(experiment: Experiment, options: RunOptions, through: Clients | None) -> Clients:
     """Return the clients: those of a connection for this very experiment, or simulated ones."""
     if through is None:
-        options.engine.check()
-        return Simulation(experiment, device=options.device, evaluation=options.evaluation)
+        return simulate(experiment, options)
     if different := list(differences(through.federation.experiment.content(), experiment.content())):
         raise UserError(f"the connection is for another experiment ({', '.join(different)}): give both the same")
     return through

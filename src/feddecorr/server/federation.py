@@ -143,6 +143,11 @@ class Simulation:
         """What the server and all clients know."""
         return self.federation.task
 
+    def trained_rounds(self) -> float:
+        """Return how many rounds of local steps its clients have taken so far, on the average and in parts."""
+        seen = 0 if self.shards.seen is None else int(self.shards.seen.sum())
+        return seen / self.task.experiment.trained_images(int(self.shards.sizes.sum()))
+
     def apart(self) -> Simulation:
         """Return the same simulation without transforms and pre-aggregation: each client sends its own plain update."""
         experiment = self.task.experiment

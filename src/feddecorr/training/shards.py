@@ -29,6 +29,8 @@ class Shard:
 
     client: int
     images: Images
+    seen: Tensor | None = None
+    """Counts the images of its local steps, for whoever follows a round."""
 
     def __len__(self) -> int:
         return len(self.images)
@@ -44,18 +46,22 @@ class Shards:
     images: Images
     order: Tensor
     bounds: Tensor
+    seen: Tensor | None = None
+    """How many images each client has taken in local steps since the run began."""
 
     @classmethod
     def of(cls, images: Images, parts: Parts) -> Shards:
         """Put the parts one after another."""
-        return cls(images, torch.from_numpy(parts.order), torch.from_numpy(parts.bounds))
+        bounds = torch.from_numpy(parts.bounds)
+        return cls(images, torch.from_numpy(parts.order), bounds, torch.zeros(len(bounds) - 1, dtype=torch.int64))
 
     def __len__(self) -> int:
         return len(self.bounds) - 1
 
     def __getitem__(self, client: int) -> Shard:
         mine = self.order[self.bounds[client] : self.bounds[client + 1]]
-        return Shard(client, self.images.take(mine.to(self.images.pixels.device)))
+        seen = None if self.seen is None else self.seen[client]
+        return Shard(client, self.images.take(mine.to(self.images.pixels.device)), seen)
 
     @property
     def parts(self) -> Parts:
@@ -87,6 +93,8 @@ class Shards:
         self.images.share()
         self.order.share_memory_()
         self.bounds.share_memory_()
+        if self.seen is not None:
+            self.seen.share_memory_()
 
 
 LabelledBatch = tuple[Tensor, Tensor, Places | None]
@@ -148,13 +156,20 @@ class Visits:
     def batches(self) -> Iterator[LabelledBatch]:
         """Yield the batches of all local epochs, as the network takes them, with labels."""
         for epoch in range(len(self.sizes)):
-            yield from self._batches(epoch)
+            for batch in self._batches(epoch):
+                yield batch
+                self.count(len(batch[1]))
 
     def pixels(self) -> Iterator[Tensor]:
         """Yield the pixels of the batches of all local epochs, as chance changes them."""
         for epoch in range(len(self.sizes)):
             for sizes, pixels, _ in self._portions(epoch):
                 yield from pixels.split(sizes)
+
+    def count(self, images: int) -> None:
+        """Count the images of a step that is done."""
+        if self.shard.seen is not None:
+            self.shard.seen.add_(images)
 
     def _batches(self, epoch: int) -> Iterator[LabelledBatch]:
         for sizes, pixels, places in self._portions(epoch):

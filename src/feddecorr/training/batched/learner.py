@@ -74,6 +74,11 @@ class StackedBatches:
             taken = slice(len(sizes)), number, slice(max(sizes))
             yield StackedStep(number, sizes, self._places.each(itemgetter(taken)), self._labels[taken])
 
+    def count(self, step: StackedStep) -> None:
+        """Count the images of a step."""
+        for mine, size in zip(self._visits, step.sizes, strict=False):
+            mine.count(size)
+
     def rows_of(self, clients: Sequence[int]) -> Places:
         """Return the numbers of clients as indices; each set of them crosses to the device once."""
         key = tuple(clients)
@@ -228,6 +233,7 @@ class BatchedLearner:
         values = self._objectives(list(self._cohorts(step)), self._stacked.weights)
         self.tally.add(values)
         self.tally.end_step()
+        self.steps.count(step)
         total = sum(values[1:], start=values[0]).sum()  # of terms that have nothing to do with each other
         return torch.autograd.grad(total, self.trainable, materialize_grads=True)
 
