@@ -22,8 +22,8 @@ from torch.nn.functional import cross_entropy
 
 from benchmarks.recording import write_record
 from feddecorr.config.training import Training
-from feddecorr.data import Synthetic
 from feddecorr.data.augmentation import augment
+from feddecorr.data.builtin import Synthetic
 from feddecorr.engines.processes import keep_freed_memory
 from feddecorr.models import ResNet20
 from feddecorr.objective.optimizers import FusedSGD

@@ -38,7 +38,7 @@ from flwr.superlink.grid import InMemoryGrid
 from benchmarks.recording import write_record
 from feddecorr.config.overrides import read_overrides
 from feddecorr.core.messages import Broadcast, Update, from_bytes, to_bytes
-from feddecorr.data import PixelSums
+from feddecorr.data.dataset import PixelSums
 from feddecorr.deployment.server_app import Deployment
 from feddecorr.flower.client_app import MAX_BYTES
 from feddecorr.flower.data_summary import DataSummary

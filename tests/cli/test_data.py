@@ -6,8 +6,9 @@ import pytest
 from command_line import CommandLine
 from copies import cifar10_binary, mnist, tinyimagenet, write_folder, write_tar
 
-from feddecorr.data import DATA, Mnist
+from feddecorr.data import DATA
 from feddecorr.data.download import Home
+from feddecorr.data.mnist import Mnist
 from feddecorr.runs.directory import RunDirectory
 
 

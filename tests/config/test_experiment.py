@@ -12,11 +12,11 @@ from feddecorr.config.overrides import read_overrides
 from feddecorr.engines.pool import Pool
 from feddecorr.errors import UserError
 from feddecorr.objective.regularizers import FedDecorr
-from feddecorr.partition import Dirichlet
+from feddecorr.partition.skew import Dirichlet
 from feddecorr.settings.flat import parse_settings, to_settings
 from feddecorr.settings.options import REGISTRIES, RunOptions
 from feddecorr.trackers.libraries import WeightsAndBiases
-from feddecorr.transforms import Clip
+from feddecorr.transforms.private import Clip
 
 
 def parse(*words: str) -> Experiment:

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from feddecorr.data import Images, cache
-from feddecorr.data.dataset import Dataset, content_digest
+from feddecorr.data import cache
+from feddecorr.data.dataset import Dataset, Images, content_digest
 from feddecorr.errors import RunError, UserError
 
 

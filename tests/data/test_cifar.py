@@ -20,8 +20,7 @@ from copies import (
     write_zip,
 )
 
-from feddecorr.data import Cifar10, Cifar100
-from feddecorr.data.cifar import HUNDRED, SUPERCLASSES, TEN
+from feddecorr.data.cifar import HUNDRED, SUPERCLASSES, TEN, Cifar10, Cifar100
 from feddecorr.errors import UserError
 
 TEN_RECIPE, HUNDRED_RECIPE = Cifar10.recipe, Cifar100.recipe

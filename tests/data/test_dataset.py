@@ -4,8 +4,9 @@ import pytest
 import torch
 from small import small
 
-from feddecorr.data import DATA, Digits, Images, RotatedDigits, Synthetic
-from feddecorr.data.dataset import Dataset, PixelSums, split_off_test
+from feddecorr.data import DATA
+from feddecorr.data.builtin import Digits, RotatedDigits, Synthetic
+from feddecorr.data.dataset import Dataset, Images, PixelSums, split_off_test
 from feddecorr.errors import UserError
 
 

@@ -9,7 +9,7 @@ from copies import picture, write_folder
 from PIL import Image
 from pydantic import ValidationError
 
-from feddecorr.data import Folder
+from feddecorr.data.folder import Folder
 from feddecorr.errors import UserError
 
 

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 from small import small
 
-from feddecorr.data import HuggingFace
+from feddecorr.data.hugging_face import HuggingFace
 from feddecorr.errors import UserError
 from feddecorr.runs.pipeline import run
 

@@ -6,8 +6,7 @@ import pytest
 import torch
 from copies import Files, idx, mnist, write_folder, write_tar
 
-from feddecorr.data import FashionMnist, Mnist
-from feddecorr.data.mnist import read_idx, write_idx
+from feddecorr.data.mnist import FashionMnist, Mnist, read_idx, write_idx
 from feddecorr.errors import UserError
 
 

@@ -4,7 +4,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from feddecorr.data import Npz
+from feddecorr.data.npz import Npz
 from feddecorr.errors import UserError
 
 PIXELS = np.arange(20 * 4 * 4 * 3).reshape(20, 4, 4, 3).astype(np.uint8)

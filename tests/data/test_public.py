@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 from copies import cifar10_binary, cifar10_python, cifar10_sheets, mnist, tinyimagenet, write_folder, write_tar
 
-from feddecorr.data import DATA, Cifar10, TinyImageNet, cache
-from feddecorr.data.cifar import TEN
+from feddecorr.data import DATA, cache
+from feddecorr.data.cifar import TEN, Cifar10
 from feddecorr.data.dataset import Dataset
 from feddecorr.data.download import Debian, DownloadProgress, Home, Npm
 from feddecorr.data.public import PublicData, Recipe, compare_digests, fetch, read_copy
+from feddecorr.data.tinyimagenet import TinyImageNet
 from feddecorr.errors import RunError, UserError
 
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 from small import small
 
-from feddecorr.data import TableFile
 from feddecorr.data.features import read_features
+from feddecorr.data.tables import TableFile
 from feddecorr.errors import UserError
 from feddecorr.runs.pipeline import run
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 from copies import Files, picture, tinyimagenet, write_folder, write_tar, write_zip
 
-from feddecorr.data import TinyImageNet
+from feddecorr.data.tinyimagenet import TinyImageNet
 from feddecorr.errors import UserError
 
 RECIPE = TinyImageNet.recipe

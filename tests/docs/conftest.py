@@ -11,9 +11,11 @@ from copies import Files, cifar10_binary, cifar100_python, mnist, tinyimagenet, 
 from reader import Reader
 
 from feddecorr.core.randomness import threads
-from feddecorr.data import Cifar10, Cifar100, FashionMnist, Mnist, TinyImageNet
+from feddecorr.data.cifar import Cifar10, Cifar100
 from feddecorr.data.download import DownloadProgress
+from feddecorr.data.mnist import FashionMnist, Mnist
 from feddecorr.data.public import PublicData
+from feddecorr.data.tinyimagenet import TinyImageNet
 
 STAND_INS: dict[type[PublicData], Callable[[], Files]] = {
     Cifar10: partial(cifar10_binary, 20),

@@ -18,7 +18,7 @@ from feddecorr.core.evidence import Evidence
 from feddecorr.core.messages import Update, from_bytes, to_bytes
 from feddecorr.core.states import load_into
 from feddecorr.core.trust import VARIABLE
-from feddecorr.data import Dataset, Images
+from feddecorr.data.dataset import Dataset, Images
 from feddecorr.deployment.server_app import Deployment
 from feddecorr.errors import RunError, UserError
 from feddecorr.flower import connected_nodes

@@ -14,7 +14,7 @@ from feddecorr.config.experiment import Experiment
 from feddecorr.core.client_memory import Memories
 from feddecorr.core.messages import Broadcast, Failure, Update, from_bytes, pack, to_bytes, unpack
 from feddecorr.core.states import State
-from feddecorr.data import Images
+from feddecorr.data.dataset import Images
 from feddecorr.engines.processes import context
 from feddecorr.server.federation import Federation, RunClients, Simulation
 from feddecorr.training.client import Client

@@ -9,7 +9,7 @@ import torch
 
 from feddecorr.core.messages import Broadcast, RoundInfo, Update
 from feddecorr.core.states import State
-from feddecorr.transforms import Transform
+from feddecorr.transforms.transform import Transform
 
 COUNT = 9
 SIZES = np.arange(10, 10 + COUNT)

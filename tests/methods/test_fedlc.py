@@ -3,7 +3,7 @@ from plain import close, send, train, weights_of
 from small import small
 from torch import Tensor, nn
 
-from feddecorr.data import Images
+from feddecorr.data.dataset import Images
 from feddecorr.server.federation import Simulation
 from feddecorr.training.client import Client
 from feddecorr.training.shards import Shard

@@ -12,7 +12,8 @@ import torch
 from feddecorr import run
 from feddecorr.collapse.representation import find_classifier
 from feddecorr.config.experiment import Experiment
-from feddecorr.data import Dataset, Images, cache
+from feddecorr.data import cache
+from feddecorr.data.dataset import Dataset, Images
 from feddecorr.paper.studies import STUDIES
 from feddecorr.server.federation import Simulation
 from feddecorr.settings.options import RunOptions

@@ -14,8 +14,9 @@ from small import simulate
 
 from feddecorr.config.overrides import read_overrides
 from feddecorr.errors import UserError
-from feddecorr.partition import Dirichlet, FlowerPartitioner
+from feddecorr.partition.external import FlowerPartitioner
 from feddecorr.partition.heterogeneity import Heterogeneity, count_labels
+from feddecorr.partition.skew import Dirichlet
 
 Dataset = import_module("datasets").Dataset  # neither package has types
 DirichletPartitioner = import_module("flwr_datasets.partitioner").DirichletPartitioner

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from torch import tensor
 from torch.distributions import Categorical
 
-from feddecorr.partition import Dirichlet, Parts
 from feddecorr.partition.heterogeneity import Heterogeneity, LabelCounts, count_labels, gini
-from feddecorr.partition.split import UNASSIGNED
+from feddecorr.partition.skew import Dirichlet
+from feddecorr.partition.split import UNASSIGNED, Parts
 
 
 def test_labels_are_counted() -> None:

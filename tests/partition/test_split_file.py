@@ -11,8 +11,9 @@ from small import simulate, small
 
 from feddecorr.config.experiment import Experiment
 from feddecorr.errors import UserError
-from feddecorr.partition import Dirichlet, Parts, SplitFile
-from feddecorr.partition.external import read_split, write_split
+from feddecorr.partition.external import SplitFile, read_split, write_split
+from feddecorr.partition.skew import Dirichlet
+from feddecorr.partition.split import Parts
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import resume, run
 

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from feddecorr.core.randomness import frozen_stream
 from feddecorr.errors import UserError
-from feddecorr.partition import ClassesPerClient, Dirichlet, Homogeneous, Partition, Parts, Quantity
 from feddecorr.partition.heterogeneity import count_labels
-from feddecorr.partition.skew import cut, draw_logs
+from feddecorr.partition.skew import ClassesPerClient, Dirichlet, Homogeneous, Quantity, cut, draw_logs
+from feddecorr.partition.split import Partition, Parts
 
 Labels = NDArray[np.int64]
 

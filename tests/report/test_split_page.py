@@ -2,8 +2,8 @@ from pathlib import Path
 
 import numpy as np
 
-from feddecorr.partition import Parts
 from feddecorr.partition.heterogeneity import MEANINGS, Heterogeneity, LabelCounts
+from feddecorr.partition.split import Parts
 from feddecorr.report.figures import SHOWN_CLIENTS
 from feddecorr.report.runs_page import client_rows, summary_rows, write_split_page
 

@@ -15,8 +15,10 @@ from feddecorr.core.messages import Broadcast, Failure, RoundInfo, Update
 from feddecorr.core.states import square_distance
 from feddecorr.runs.pipeline import run
 from feddecorr.server.federation import Simulation
-from feddecorr.transforms import TRANSFORMS, Attack, Clip, Transform
-from feddecorr.transforms.attack import ATTACKS, STRENGTHS
+from feddecorr.transforms import TRANSFORMS
+from feddecorr.transforms.attack import ATTACKS, STRENGTHS, Attack
+from feddecorr.transforms.private import Clip
+from feddecorr.transforms.transform import Transform
 
 HOSTILE = 2
 

@@ -19,8 +19,9 @@ from feddecorr.core.states import Mean, State, not_finite
 from feddecorr.errors import RunError, UserError
 from feddecorr.methods import METHODS
 from feddecorr.runs.pipeline import run
-from feddecorr.transforms import Attack, GeometricMedian, Krum, Median, Transform, TrimmedMean
-from feddecorr.transforms.attack import STRENGTHS
+from feddecorr.transforms.attack import STRENGTHS, Attack
+from feddecorr.transforms.robust import GeometricMedian, Krum, Median, TrimmedMean
+from feddecorr.transforms.transform import Transform
 
 RULES: dict[str, Transform] = {
     "median": Median(),

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from sent_updates import START, apply, draw, flat
 
 from feddecorr.core.states import State
-from feddecorr.transforms import Clip
-from feddecorr.transforms.private import clipped_update, clipped_weights
+from feddecorr.transforms.private import Clip, clipped_update, clipped_weights
 
 EXPONENTS = st.floats(-30, 38)
 TYPES = {"float64": torch.float64, "float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}

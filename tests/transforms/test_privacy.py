@@ -33,8 +33,8 @@ from feddecorr.server.federation import Simulation
 from feddecorr.server.rounds import federate
 from feddecorr.settings.flat import parse_settings
 from feddecorr.training.client import Client
-from feddecorr.transforms import LocallyPrivate, Private
 from feddecorr.transforms.privacy_loss import NeighboringRelation, epsilon
+from feddecorr.transforms.private import LocallyPrivate, Private
 
 GROUPS = ("model.norm=group", "rounds=2", "transforms=private")
 

@@ -18,7 +18,8 @@ from feddecorr.core.states import Mean, State
 from feddecorr.errors import RunError, UserError
 from feddecorr.methods import METHODS
 from feddecorr.runs.pipeline import resume, run
-from feddecorr.transforms import GeometricMedian, Krum, Median, Transform, TrimmedMean
+from feddecorr.transforms.robust import GeometricMedian, Krum, Median, TrimmedMean
+from feddecorr.transforms.transform import Transform
 
 ROBUST: dict[str, Transform] = {
     "median": Median(),

@@ -131,7 +131,8 @@ def _choose(name: str) -> Data:
 
 
 def _state(cls: type[Data]) -> str:
-    from feddecorr.data import Digits, Synthetic, cache
+    from feddecorr.data import cache
+    from feddecorr.data.builtin import Digits, Synthetic
     from feddecorr.data.public import PublicData
 
     if not issubclass(cls, PublicData):

@@ -11,13 +11,18 @@ from pydantic import Field, PositiveInt, model_validator
 from feddecorr.config.training import Training
 from feddecorr.core.randomness import threads_for
 from feddecorr.core.registry import Config, Registry
-from feddecorr.data import DATA, Data, Digits
+from feddecorr.data import DATA
+from feddecorr.data.builtin import Digits
+from feddecorr.data.dataset import Data
 from feddecorr.methods import METHODS, FedAvg, Method
 from feddecorr.models import MLP, MODELS, ConvNet, Custom, Model
 from feddecorr.objective.optimizers import OPTIMIZERS, SGD
 from feddecorr.objective.regularizers import REGULARIZERS, Regularizer
-from feddecorr.partition import PARTITIONS, Dirichlet, Partition
-from feddecorr.transforms import TRANSFORMS, Transform
+from feddecorr.partition import PARTITIONS
+from feddecorr.partition.skew import Dirichlet
+from feddecorr.partition.split import Partition
+from feddecorr.transforms import TRANSFORMS
+from feddecorr.transforms.transform import Transform
 
 REGISTRIES: dict[str, Registry[Any]] = {
     "data": DATA,

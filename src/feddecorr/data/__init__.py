@@ -3,7 +3,7 @@
 from feddecorr.core.registry import Registry
 from feddecorr.data.builtin import Digits, RotatedDigits, Synthetic
 from feddecorr.data.cifar import Cifar10, Cifar100
-from feddecorr.data.dataset import Data, Dataset, Images, OnNodes, PixelSums, UserData
+from feddecorr.data.dataset import Data, OnNodes
 from feddecorr.data.folder import Folder
 from feddecorr.data.hugging_face import HuggingFace
 from feddecorr.data.memory import Memory, in_memory
@@ -33,26 +33,3 @@ DATA = Registry(
     },
     adapt=in_memory,
 )
-
-__all__ = [
-    "DATA",
-    "Cifar10",
-    "Cifar100",
-    "Data",
-    "Dataset",
-    "Digits",
-    "FashionMnist",
-    "Folder",
-    "HuggingFace",
-    "Images",
-    "Memory",
-    "Mnist",
-    "Npz",
-    "OnNodes",
-    "PixelSums",
-    "RotatedDigits",
-    "Synthetic",
-    "TableFile",
-    "TinyImageNet",
-    "UserData",
-]

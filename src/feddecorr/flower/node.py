@@ -23,8 +23,8 @@ from feddecorr.core.paths import InnerPath
 from feddecorr.core.randomness import threads
 from feddecorr.core.states import State, load_into
 from feddecorr.core.trust import STRANGER
-from feddecorr.data import DATA, Data
-from feddecorr.data.dataset import Images, PixelSums
+from feddecorr.data import DATA
+from feddecorr.data.dataset import Data, Images, PixelSums
 from feddecorr.engines.processes import keep_freed_memory
 from feddecorr.errors import UserError
 from feddecorr.flower.data_summary import DataSummary, relabelled

@@ -3,7 +3,7 @@
 from feddecorr.core.registry import Registry
 from feddecorr.partition.external import FlowerPartitioner, SplitFile
 from feddecorr.partition.skew import ClassesPerClient, Dirichlet, Homogeneous, Quantity
-from feddecorr.partition.split import Indices, Partition, Parts
+from feddecorr.partition.split import Partition
 
 PARTITIONS = Registry(
     "partition",
@@ -17,16 +17,3 @@ PARTITIONS = Registry(
         "flower": FlowerPartitioner,
     },
 )
-
-__all__ = [
-    "PARTITIONS",
-    "ClassesPerClient",
-    "Dirichlet",
-    "FlowerPartitioner",
-    "Homogeneous",
-    "Indices",
-    "Partition",
-    "Parts",
-    "Quantity",
-    "SplitFile",
-]

@@ -19,7 +19,8 @@ from feddecorr.core.paths import InnerPath
 from feddecorr.core.states import State
 from feddecorr.core.temporary import temporary_folder
 from feddecorr.errors import UserError
-from feddecorr.partition import PARTITIONS, Homogeneous
+from feddecorr.partition import PARTITIONS
+from feddecorr.partition.skew import Homogeneous
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import run as repeat
 from feddecorr.server.federation import Federation, Simulation

@@ -7,8 +7,8 @@ from typing import Any
 
 from feddecorr.config.experiment import Experiment
 from feddecorr.errors import UserError
-from feddecorr.transforms import LocallyPrivate, Private
 from feddecorr.transforms.privacy_loss import NeighboringRelation, epsilon
+from feddecorr.transforms.private import LocallyPrivate, Private
 
 NEIGHBORING_RELATIONS = {"fixed": NeighboringRelation.REPLACE, "poisson": NeighboringRelation.ADD_OR_REMOVE}
 """The neighboring relation by sampling scheme: in a cohort of fixed size, another client takes the place of one."""

@@ -16,7 +16,7 @@ from feddecorr.errors import RunError
 from feddecorr.models.partial import AdapterMean
 from feddecorr.server.federation import Federation, RunClients
 from feddecorr.server.validation import ExpectedUpdates, UpdateValidator
-from feddecorr.transforms import Updates
+from feddecorr.transforms.transform import Updates
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from feddecorr.config.experiment import Experiment
-from feddecorr.data import Data
+from feddecorr.data.dataset import Data
 from feddecorr.errors import UserError
 from feddecorr.results.names import name_arm
 from feddecorr.results.study import Arm, Labels, Result

@@ -19,7 +19,7 @@ from feddecorr.core.randomness import generator
 from feddecorr.data.augmentation import augment_batches
 from feddecorr.data.dataset import Images
 from feddecorr.objective.terms import Places
-from feddecorr.partition import Parts
+from feddecorr.partition.split import Parts
 from feddecorr.training.task import Task
 
 

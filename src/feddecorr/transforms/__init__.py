@@ -4,7 +4,7 @@ from feddecorr.core.registry import Registry
 from feddecorr.transforms.attack import Attack
 from feddecorr.transforms.private import Clip, LocallyPrivate, Private
 from feddecorr.transforms.robust import GeometricMedian, Krum, Median, TrimmedMean
-from feddecorr.transforms.transform import Transform, Updates
+from feddecorr.transforms.transform import Transform
 
 TRANSFORMS = Registry(
     "transform",
@@ -20,17 +20,3 @@ TRANSFORMS = Registry(
         "attack": Attack,
     },
 )
-
-__all__ = [
-    "TRANSFORMS",
-    "Attack",
-    "Clip",
-    "GeometricMedian",
-    "Krum",
-    "LocallyPrivate",
-    "Median",
-    "Private",
-    "Transform",
-    "TrimmedMean",
-    "Updates",
-]

@@ -13,7 +13,7 @@ from torch import Tensor
 from feddecorr.core.messages import Broadcast, Failure, RoundInfo, Update
 from feddecorr.core.randomness import generator
 from feddecorr.core.states import State, extrapolate
-from feddecorr.partition import Parts
+from feddecorr.partition.split import Parts
 from feddecorr.transforms.transform import Transform
 
 STRENGTHS = {

@@ -11,7 +11,7 @@ from feddecorr.core.messages import Broadcast, Failure, RoundInfo, Server, Updat
 from feddecorr.core.registry import Config
 from feddecorr.core.states import State
 from feddecorr.errors import RunError
-from feddecorr.partition import Parts
+from feddecorr.partition.split import Parts
 
 Updates = Callable[[Iterable[Update], Broadcast, RoundInfo], Iterator[Update]]
 """Maps the updates of a round to those that the method aggregates, given the broadcast and the round."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from feddecorr.config.experiment import Experiment
 from feddecorr.core.randomness import frozen_stream
-from feddecorr.data import Images
+from feddecorr.data.dataset import Images
 from feddecorr.paper.theory.measurement import imbalance_of_layers
 from feddecorr.paper.theory.network import (
     Array,
