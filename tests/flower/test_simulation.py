@@ -20,7 +20,7 @@ from feddecorr.methods import METHODS
 from feddecorr.runs.pipeline import resume, run
 from feddecorr.server.federation import RunClients, Simulation
 
-WORDS = ["participation=0.75", "regularizers=feddecorr", "evaluation.clients=true"]
+WORDS = ["participation=0.75", "regularizers=feddecorr", "evaluation.clients=true", "rounds=2"]
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +70,7 @@ def test_types_of_tensors_survive(session: FlowerSimulation, words: list[str]) -
 
 
 @pytest.mark.parametrize(
-    ("words", "megabytes"), [(["model=mobilenetv2"], 9), (["model=mlp", "model.widths=[5000,5000,16]"], 100)]
+    ("words", "megabytes"), [(["model=mobilenetv2"], 9), (["model=mlp", "model.widths=[3000,3000,16]"], 36)]
 )
 def test_large_models_go_through(session: FlowerSimulation, words: list[str], megabytes: int) -> None:
     experiment, options = small("training.steps=1", "rounds=1", "participation=0.5", *words)

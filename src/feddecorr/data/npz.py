@@ -7,7 +7,8 @@ from pathlib import Path
 from pydantic import Field
 
 from feddecorr.core.files import reading
-from feddecorr.core.limits import check_classes, read_npz
+from feddecorr.core.limits import check_classes
+from feddecorr.core.npz import read_npz
 from feddecorr.data.arrays import Arrays, from_arrays
 from feddecorr.data.dataset import Dataset, UserData
 from feddecorr.errors import UserError

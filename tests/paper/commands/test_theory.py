@@ -107,8 +107,8 @@ def test_help_teaches_every_setting_and_an_example(feddecorr: CommandLine, comma
 
 
 def test_help_is_quick() -> None:
-    """The settings alone load neither PyTorch nor NumPy, scipy or plotly."""
-    script = "import sys, feddecorr.cli, feddecorr.paper.theory_settings; print(*sys.modules)"
+    """All commands and their settings load neither PyTorch nor NumPy, scipy or plotly."""
+    script = "import sys, feddecorr.paper.commands; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert not {"torch", "numpy", "scipy", "plotly"} & set(done.stdout.split())
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from feddecorr.core.limits import read_npz
+from feddecorr.core.npz import read_npz
 from feddecorr.data.features import read_features
 from feddecorr.errors import UserError
 
