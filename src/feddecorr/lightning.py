@@ -16,8 +16,11 @@ if TYPE_CHECKING:
 else:
     try:
         from pytorch_lightning import Callback, LightningModule, Trainer
-    except ImportError:  # the same under its other name
-        from lightning.pytorch import Callback, LightningModule, Trainer
+    except ImportError:
+        try:  # the same under its other name
+            from lightning.pytorch import Callback, LightningModule, Trainer
+        except ImportError as error:
+            raise ImportError("feddecorr.lightning needs Lightning: pip install pytorch-lightning") from error
 
 
 class CollapseMonitor(Callback):

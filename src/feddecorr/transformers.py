@@ -7,12 +7,16 @@ from contextlib import ExitStack
 from typing import Any
 
 from torch import nn
-from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from feddecorr.collapse.diagnosis import Diagnosis
 from feddecorr.collapse.measures import classifier_weight
 from feddecorr.collapse.monitor import LOGGED, ValidationDiagnosis
 from feddecorr.collapse.representation import capture_representations, find_classifier
+
+try:
+    from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+except ImportError as error:
+    raise ImportError("feddecorr.transformers needs Hugging Face's library: pip install transformers") from error
 
 
 class CollapseCallback(TrainerCallback):
