@@ -116,7 +116,8 @@ def monai_float32(x: Values) -> float:
 
 def our_score(x: Values) -> Tensor:
     """Return 1 − rank / (the most that it can be)."""
-    return 1 - feddecorr.effective_rank(x, of="features") / min(len(x) - 1, x.shape[1])
+    score: Tensor = 1 - feddecorr.effective_rank(x, of="features") / min(len(x) - 1, x.shape[1])
+    return score
 
 
 def monai_cka(x: Values) -> float:

@@ -94,7 +94,7 @@ def main() -> None:
         "import to that of torch": started["feddecorr"] / started["torch"],
     }
     for name in ("update to forward pass", "update and compute, of 10 000 images"):
-        print(f"{name}: {100 * found[name]:.2f} %")  # type: ignore[operator]
+        print(f"{name}: {100 * found[name]:.2f} %")
     print(f"import to that of torch: {found['import to that of torch']:.3f}")
     if arguments.record:
         write_record(arguments.record, found)

@@ -89,6 +89,28 @@ def report_opening() -> str:
     return f"{found['megabytes']:.1f} MB and opens in {found['seconds to open']:.1f} s"
 
 
+def metric_cost() -> str:
+    """Return what the metric adds to evaluating."""
+    return f"{100 * record('results/metric_cost.json')['update and compute, of 10 000 images']:.1f} %"
+
+
+def import_cost() -> str:
+    """Return how long importing takes, by importing PyTorch."""
+    return f"{record('results/metric_cost.json')['import to that of torch']:.2f}"
+
+
+def conformance() -> str:
+    """Return how far others, as they are installed, are from our calls."""
+    rows = []
+    for each in record("results/conformance.json")["comparisons"]:
+        largest = max(value for value in each["differences"].values() if value is not None)
+        package = f"{each['package']} {each['version']}"
+        call, _, then = each["call"].partition("`")
+        said = f"`{call}`{then.rstrip('`')}"
+        rows.append([package, each["what"], said, f"{largest:.0e}" if largest > 0 else "0"])
+    return table(("package", "what", "here", "largest relative difference"), rows, words=3)
+
+
 def diagnosis_cost() -> str:
     """Return the time of a pass, without and with the diagnosis."""
     found = record("results/diagnosis_cost.json")

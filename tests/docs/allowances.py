@@ -19,6 +19,7 @@ ONLY_PARSED = {
         "is a part of a federation over the network, which takes minutes; tests/flower/test_network.py starts the same",
     ),
     "feddecorr flower proxy": "is a server in front of such; tests/flower/test_network.py starts the documented one",
+    "python -m benchmarks.conformance": "needs packages that are not installed with this one",
     "python -m benchmarks.flower": "starts Ray at least three times: a minute of the processor",
     "python -m benchmarks.flower_deployment": "takes at least four runs on SuperNodes",
 }
@@ -54,6 +55,7 @@ SHORTER = {
     r"python -m benchmarks\.flower_scale": "--nodes 20 --cohort 3 --rounds 3",
     r"python -m benchmarks\.hostile_clients": f"--seeds 1 --methods feddyn --settings {TINY_RUN}",
     r"python -m benchmarks\.loss_cost": "feddecorr singular --repeats 1 --batch 4",
+    r"python -m benchmarks\.metric_cost": "--repeats 1 --imports 1 --batch 2",
     r"python -m benchmarks\.loss_scale": "data=digits model.widths=[16,32] training.epochs=1 rounds=1"
     " --seeds 1 --paper 0.1 --released 0.1",
     r"python -m benchmarks\.methods_accuracy": f"--seeds 1 --rounds 1 --settings {TINY_RUN}",
