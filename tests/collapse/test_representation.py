@@ -281,7 +281,11 @@ def test_code_compiled_without_the_hook_is_told(net: Net, x: Tensor) -> None:
 
 
 class Halves(nn.DataParallel[nn.Module]):
-    """Does with the halves of a batch what DataParallel does on two devices."""
+    """Does with the halves of a batch what DataParallel does on two devices, wherever this runs."""
+
+    def __init__(self, module: nn.Module) -> None:
+        nn.Module.__init__(self)
+        self.module = module
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.cat([self.module(part) for part in x.chunk(2)])

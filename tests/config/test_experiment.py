@@ -103,7 +103,7 @@ def test_python_gets_the_nearest_name_too() -> None:
         RunOptions(rouns=3)  # type: ignore[call-arg]  # that is the point
 
 
-@pytest.mark.parametrize("option", ["engine=pool", "rounds=9", "evaluation.clients=true", "device=cuda"])
+@pytest.mark.parametrize("option", ["engine=pool", "rounds=9", "evaluation.clients=true"])
 def test_how_it_is_run_is_not_part_of_the_experiment(option: str) -> None:
     assert small(option).experiment == small().experiment
     assert small(option).experiment.digest() == small().experiment.digest()

@@ -11,6 +11,7 @@ from stand_in import NAME, traffic
 from torch import Tensor, nn
 
 import feddecorr
+from feddecorr.core.devices import configured
 from feddecorr.methods import METHODS
 from feddecorr.objective.regularizers import REGULARIZERS
 from feddecorr.objective.terms import Pass, Term
@@ -143,3 +144,52 @@ def test_a_model_there_is_diagnosed() -> None:
     expected = feddecorr.diagnose(model, [(x, y)]).to_dict()
     found = feddecorr.diagnose(model.to(NAME), [(x.to(NAME), y.to(NAME))]).to_dict()
     assert found == expected
+
+
+def test_workers_are_dealt_to_devices_of_one_kind() -> None:
+    words = ("evaluation.measures=stand_in:Registers", "engine=pool", "engine.workers=1")
+    assert digest(records(NAME, *words, f"engine.devices={NAME}:0,{NAME}:0")[-1].state) == digest(
+        records(NAME)[-1].state
+    )
+    with pytest.raises(feddecorr.UserError, match="cpu is not of the kind of device=standin"):
+        records(NAME, *words, "engine.devices=cpu")
+
+
+def test_what_a_card_made_is_not_taken_for_what_the_processor_makes(tmp_path: Path) -> None:
+    """Their experiments are not equal, and neither continues the other's run."""
+    here, there = (small(*QUICK, "rounds=1", f"device={device}") for device in ("cpu", NAME))
+    assert here.experiment != there.experiment
+    assert here.experiment.digest() != there.experiment.digest()
+    list(run(*there, tmp_path / "there"))
+    list(run(*here, tmp_path / "here"))
+    with pytest.raises(feddecorr.UserError, match="those of device=standin"):
+        list(resume(tmp_path / "there", options=small(*QUICK, "rounds=2").options))
+    with pytest.raises(feddecorr.UserError, match="accelerator"):
+        list(resume(tmp_path / "here", options=small(*QUICK, "rounds=2", f"device={NAME}").options))
+
+
+def test_algorithms_are_deterministic_while_a_client_trains_there_unless_it_is_given_up() -> None:
+    seen = []
+
+    class Watching(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            seen.append(torch.are_deterministic_algorithms_enabled())
+            return x
+
+    with configured(NAME, deterministic=True):
+        Watching()(torch.ones(1))
+        with configured(NAME, deterministic=False):
+            Watching()(torch.ones(1))
+    with configured("cpu", deterministic=True):
+        Watching()(torch.ones(1))
+    assert seen == [True, False, False]
+    assert not torch.are_deterministic_algorithms_enabled()
+
+
+def test_a_full_device_is_an_error_that_names_client_and_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_forward: Pass) -> Tensor:
+        raise torch.OutOfMemoryError("tried to allocate 2 GiB")
+
+    monkeypatch.setattr(METHODS.table["fedavg"], "terms", lambda *_: {"full": full})
+    with pytest.raises(feddecorr.RunError, match=r"client 0 failed in round 1.*standin is full.*fewer engine.workers"):
+        records(NAME)

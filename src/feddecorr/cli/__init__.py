@@ -25,6 +25,7 @@ from feddecorr.cli.list import list_configs
 from feddecorr.cli.partition import convert_beta, partition, privacy
 from feddecorr.cli.probe import probe
 from feddecorr.cli.run import demo, resume, run
+from feddecorr.cli.selftest import selftest
 from feddecorr.cli.show import compare, figure, report, show, table, watch
 from feddecorr.cli.sweep import sweep
 from feddecorr.errors import SHORT_OF, RunError, UserError, explain_refusal
@@ -76,6 +77,7 @@ app.command()(table)
 app.command()(figure)
 app.command()(export)
 app.command()(records)
+app.command()(selftest)
 app.command()(privacy)
 app.command()(convert_beta)
 app.command("list")(list_configs)

@@ -9,11 +9,13 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, PositiveInt, model_validator
 
 from feddecorr.config.training import Training
+from feddecorr.core import devices
 from feddecorr.core.randomness import threads_for
 from feddecorr.core.registry import Config, Registry
 from feddecorr.data import DATA
 from feddecorr.data.builtin import Digits
 from feddecorr.data.dataset import Data
+from feddecorr.errors import UserError
 from feddecorr.methods import METHODS, FedAvg, Method
 from feddecorr.models import MLP, MODELS, ConvNet, Custom, Model
 from feddecorr.objective.optimizers import OPTIMIZERS, SGD
@@ -140,6 +142,17 @@ class Experiment(Config):
             if self.sampling == "poisson" and not transform.allows_empty_rounds:
                 raise ValueError(f"transforms={name} needs clients in every round: say sampling=fixed, not poisson")
             transform.check(self.cohort)
+
+    def on(self, device: str) -> Experiment:
+        """Return the experiment with the kind of device that makes its bits; what was made on another is refused."""
+        kind = None if devices.on_host(device) else devices.kind(device)
+        if self.training.accelerator not in (None, kind):
+            raise UserError(
+                f"device={device}: the bits of this experiment are those of device={self.training.accelerator}; "
+                "results of different kinds of device are not taken for each other's"
+            )
+        training = self.training.model_copy(update={"accelerator": kind})
+        return self.model_copy(update={"training": training})
 
     def fixes_statistics(self, number: int) -> bool:
         """Tell whether clients of that round normalize by the statistics that they are sent, and leave them alone."""

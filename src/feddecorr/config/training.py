@@ -100,6 +100,13 @@ class Training(Config):
     )
     precision: Literal["fp32", "bf16"] = Field("fp32", description="of forward and backward passes; weights stay fp32")
     memory_format: Literal["channels_last", "contiguous"] = Field("channels_last", description="of images")
+    deterministic: bool = Field(
+        True,
+        description="the same bits each time on an accelerator; false is faster there, and the host knows no other",
+    )
+    accelerator: str | None = Field(
+        None, description="the kind of device that makes the bits, if it is not the processor; filled in from device"
+    )
 
     trainable: Patterns = Field(
         (),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,7 +20,23 @@ NO_FLOAT64 = ("mps",)
 
 def kind(device: str | torch.device) -> str:
     """Return what kind of device it is: cpu, cuda, mps, xpu."""
-    return torch.device(device).type
+    try:
+        return torch.device(device).type
+    except RuntimeError as error:
+        raise UserError(f"device={device} is no device: say cpu, cuda, cuda:0, mps or xpu") from error
+
+
+def expand(names: Iterable[str]) -> list[str]:
+    """Return the devices of these names, one by one: a kind without a number is all that are visible of it."""
+    found = []
+    for name in names:
+        device = kind(name) and torch.device(name)
+        if on_host(device) or device.index is not None:
+            found.append(name)
+        else:
+            require(name)
+            found += [f"{name}:{number}" for number in range(_module(device).device_count())]
+    return found
 
 
 def on_host(device: str | torch.device) -> bool:
@@ -52,6 +69,51 @@ def move(tensor: Tensor, device: str | torch.device) -> Tensor:
     if kind(device) == "cuda" and on_host(tensor.device):
         return tensor.pin_memory().to(device, non_blocking=True)
     return tensor.to(device)
+
+
+@contextmanager
+def configured(device: str, *, deterministic: bool) -> Iterator[None]:
+    """Let an accelerator multiply float32 in full and, if asked to, by algorithms that give the same bits each time.
+
+    PyTorch warns of an operation that has no such algorithm. The host's results are the same anyway.
+    """
+    if on_host(device):
+        yield
+        return
+    cuda, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+    before = cuda.allow_tf32, cudnn.allow_tf32, cudnn.benchmark
+    known = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when cuBLAS is first called
+    try:
+        cuda.allow_tf32, cudnn.allow_tf32, cudnn.benchmark = False, False, not deterministic
+        torch.use_deterministic_algorithms(deterministic, warn_only=True)
+        yield
+    finally:
+        cuda.allow_tf32, cudnn.allow_tf32, cudnn.benchmark = before
+        torch.use_deterministic_algorithms(known[0], warn_only=known[1])
+
+
+def describe(device: str) -> dict[str, Any]:
+    """Return what results of an accelerator depend on, ready for JSON; nothing of the host."""
+    if on_host(device):
+        return {}
+    name = getattr(_module(device), "get_device_name", lambda _device: kind(device))(torch.device(device))
+    return {"device": name, "cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version()}
+
+
+def peak_memory(device: str) -> int | None:
+    """Return the most bytes that this process had in use there; None where the device does not say."""
+    ask = getattr(_module(device), "max_memory_allocated", None)
+    return None if ask is None else int(ask(torch.device(device)))
+
+
+def what_helps(error: BaseException, device: str) -> str:
+    """Return what helps against an error of a device; nothing for any other error."""
+    if isinstance(error, torch.OutOfMemoryError):
+        return f"{device} is full: take fewer engine.workers, a smaller training.batch or precision=bf16"
+    if isinstance(error, getattr(torch, "AcceleratorError", ())):
+        return f"{device} is lost: resume the run, on other engine.devices if it stays away"
+    return ""
 
 
 def seed_all(seed: int) -> None:

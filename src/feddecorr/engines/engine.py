@@ -7,10 +7,12 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from typing import ClassVar
 
+from feddecorr.core import devices
 from feddecorr.core.client_memory import Memories
 from feddecorr.core.messages import Broadcast, Failure, Update, failure
 from feddecorr.core.registry import Config
 from feddecorr.core.states import State
+from feddecorr.errors import RunError
 from feddecorr.server.federation import RunClients
 from feddecorr.training.batched.group import ClientGroup
 from feddecorr.training.client import NO_OUT_BUFFERS, Client, OutBuffers, Outcome
@@ -80,6 +82,8 @@ class ClientRunner:
 
     def _save(self, client: int, number: int, outcome: Outcome) -> Update | Failure:
         if isinstance(outcome, Exception):
+            if helps := devices.what_helps(outcome, self.task.device):
+                outcome = RunError(f"{helps} ({str(outcome).splitlines()[0]})")
             return failure(number, client, outcome)
         update, memory = outcome
         self.memories.save(client, number, memory)

@@ -14,15 +14,17 @@ from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from types import FunctionType
-from typing import Any
+from typing import Annotated, Any
 
 import torch
-from pydantic import Field, PositiveInt
+from pydantic import BeforeValidator, Field, PositiveInt
 
 from feddecorr.core.client_memory import Memories
+from feddecorr.core.devices import expand, kind
 from feddecorr.core.messages import Broadcast, Failure, Update
 from feddecorr.core.randomness import parallel_jobs
 from feddecorr.core.states import State
+from feddecorr.core.text import read_list
 from feddecorr.core.trust import own_modules_found
 from feddecorr.engines.engine import ClientRunner, Engine
 from feddecorr.engines.processes import (
@@ -150,17 +152,30 @@ MAX_WEIGHTS = 1 << 22
 class Pool(Engine):
     """Runs clients in worker processes that share the images; a killed worker is replaced."""
 
-    workers: PositiveInt | None = Field(None, description="worker processes; by default cores over training.threads")
+    workers: PositiveInt | None = Field(
+        None, description="worker processes, of each of the devices; by default cores over training.threads, in all"
+    )
+    devices: Annotated[tuple[str, ...], BeforeValidator(read_list)] = Field(
+        (),
+        description="devices that get workers in turn: cuda is all cards, cuda:0,cuda:2 some; by default device",
+    )
 
     @contextmanager
     def open(self, task: Task, shards: Shards, memories: Memories) -> Iterator[RunClients]:
         """Start the workers."""
         refuse_notebook_classes(task)
-        count = min(self.parallel_jobs(task.experiment.training.threads), len(shards))
+        used = expand(self.devices) or [task.device]
+        if different := [each for each in used if kind(each) != kind(task.device)]:
+            raise UserError(
+                f"engine.devices={','.join(self.devices)}: {different[0]} is not of the kind of device={task.device}"
+            )
+        jobs = self.parallel_jobs(task.experiment.training.threads) * (len(used) if self.workers else 1)
+        count = min(jobs, len(shards))
         with enough_shared_memory(shards.nbytes):
             shards.share()
         return_freed_memory()
-        worker_pool = WorkerPool((task, shards, memories), count)
+        tasks = [replace(task, device=used[number % len(used)]) for number in range(count)]
+        worker_pool = WorkerPool((task, shards, memories), tasks)
         try:
             yield worker_pool.run
         finally:
@@ -206,6 +221,7 @@ class Worker:
     """The main process's handle of one worker, with the jobs it has not finished."""
 
     def __init__(self, arguments: WorkerArguments) -> None:
+        self.arguments = arguments
         require_open_files()
         self.connection, theirs = context().Pipe()
         self.process = context().Process(target=work, args=(theirs, *arguments), daemon=True, name=WORKER)
@@ -284,9 +300,9 @@ class Worker:
 class WorkerPool:
     """All workers, and the distribution of groups to them."""
 
-    def __init__(self, arguments: WorkerArguments, count: int) -> None:
+    def __init__(self, arguments: WorkerArguments, tasks: Sequence[Task]) -> None:
         self._arguments = arguments
-        self.workers = [Worker(arguments) for _ in range(count)]
+        self.workers = [Worker((task, *arguments[1:])) for task in tasks]
         self._broadcast = SharedStates(StateLayout.of({}))
 
     def run(self, broadcast: Broadcast, clients: Sequence[int]) -> Iterator[Update | Failure]:
@@ -369,7 +385,7 @@ class WorkerPool:
     def _replace(self, worker: Worker) -> None:
         """Start another worker in place of one that died."""
         worker.stop()
-        self.workers[self.workers.index(worker)] = Worker(self._arguments)
+        self.workers[self.workers.index(worker)] = Worker(worker.arguments)
 
 
 class GroupQueue:

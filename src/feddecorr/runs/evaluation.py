@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from operator import add
@@ -105,7 +105,7 @@ class Evaluator:
         if classes:
             return Diagnosis.from_dict(self.diagnose(self._model, weights=False).recorded())
         scores: list[Score] = []
-        with threads(self._threads):
+        with self._settings():
             spread = self._spread(scores, {**state.weights, **state.buffers})
         return replace(spread, **vars(_mean(scores, spread.samples)))
 
@@ -127,7 +127,7 @@ class Evaluator:
         networks = [Reference(each, layer=layer) for each in (model, other) if each is not None]
         subject = Subject(model if weights else None, classifier_weight(find_classifier(model, layer)), reference)
         scores: list[Score] = []
-        with threads(self._threads):
+        with self._settings():
             gathered = add_up(self._look(scores, ChunkStatistics.of, *networks))
             found = Diagnosis.of(name, gathered, subject=subject, measures=self._measures)
         return replace(found, loss=_mean(scores, found.samples).loss)
@@ -140,8 +140,14 @@ class Evaluator:
 
     def layer_ranks(self, model: nn.Module) -> dict[str, float]:
         """Return how many dimensions there are in what goes into each layer of a model."""
-        with threads(self._threads):
+        with self._settings():
             return layer_ranks(model, map(self._task.inputs, self._batches))
+
+    @contextmanager
+    def _settings(self) -> Iterator[None]:
+        deterministic = self._task.experiment.training.deterministic
+        with threads(self._threads), devices.configured(self._task.device, deterministic=deterministic):
+            yield
 
     def _spread(self, scores: list[Score], state: State) -> Diagnosis:
         """Measure the spread of the representations, unless they are those of the last model."""

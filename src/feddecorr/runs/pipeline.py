@@ -42,7 +42,8 @@ def run(
     """
     if out is not None:
         refuse_used(Path(out))
-    return _continue(experiment, options or RunOptions(), None if out is None else Path(out), through)
+    options = options or RunOptions()
+    return _continue(experiment.on(options.device), options, None if out is None else Path(out), through)
 
 
 def resume(
@@ -62,6 +63,7 @@ def resume(
     if experiment is None or options is None:
         held = directory.settings(Trust(files=trust))
         experiment, options = experiment or held[0], options or held[1]
+    experiment = experiment.on(options.device)
     if not options.auto_batching:
         directory.refuse_other(experiment)
     if options.rounds < directory.finished_rounds():
@@ -78,7 +80,8 @@ def ensure(
     """
     if not RunDirectory(out).exists():
         refuse_used(Path(out))
-    return _continue(experiment, options or RunOptions(), Path(out), through)
+    options = options or RunOptions()
+    return _continue(experiment.on(options.device), options, Path(out), through)
 
 
 def _continue(experiment: Experiment, options: RunOptions, path: Path | None, through: Clients | None) -> Records:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Self
 
 from feddecorr.core.client_memory import MemoryChecksum, numbered
+from feddecorr.core.devices import describe
 from feddecorr.core.files import read_json, save_tensors, write_json
 from feddecorr.core.messages import Server
 from feddecorr.core.paths import InnerPath
@@ -91,7 +92,7 @@ class RunWriter:
         if not (self._inside / ENVIRONMENT).exists():
             together = federation.task.together
             batched = {"clients": together.clients, "because": batching, "pre_aggregate": together.merge}
-            write_json(self._inside / ENVIRONMENT, {**environment(), "batching": batched})
+            write_json(self._inside / ENVIRONMENT, {**environment(), **describe(options.device), "batching": batched})
         if not (self._inside / FEDERATION).exists():
             about = AboutData(
                 note=federation.note,

@@ -57,7 +57,7 @@ def parse_settings(settings: Mapping[str, Any], trust: Trust | None = None) -> t
     options = _parse(RunOptions, parts[RunOptions], trust, problems)
     if experiment is None or options is None or problems:
         raise UserError("\n".join(problems))
-    return experiment, options
+    return experiment.on(options.device), options
 
 
 def _parse(kind: type[Value], settings: dict[str, Any], trust: Trust | None, problems: list[str]) -> Value | None:

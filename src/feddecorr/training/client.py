@@ -20,7 +20,7 @@ from feddecorr.collapse.representation import (
     capture_feature_maps,
     capture_representations,
 )
-from feddecorr.core.devices import forked_randomness
+from feddecorr.core.devices import configured, forked_randomness
 from feddecorr.core.messages import Broadcast, Update
 from feddecorr.core.randomness import Stream, threads
 from feddecorr.core.states import State, copy_into
@@ -280,17 +280,24 @@ class Client:
         self, broadcast: Broadcast, shard: Shard, memory: State, out_buffers: OutBuffers = NO_OUT_BUFFERS
     ) -> tuple[Update, State]:
         """Train on the shard from what the server sent; return the update and what to remember."""
-        experiment = self.task.experiment
         part = ClientRound(self.task, self.model, broadcast, shard, memory)
         load(self.parameters, broadcast.weights, out_buffers.get("weights", {}))
         load(self.buffers, part.buffers, out_buffers.get("buffers", {}))
         self.set_mode(broadcast.round)
-        with threads(experiment.training.threads), forked_randomness(), part.stream:
+        with self.settings(), part.stream:
             learner = Alone(part)
             amounts = self.train(learner, broadcast.round)
             weights = {name: parameter.detach().cpu() for name, parameter in self.parameters.items()}
             buffers = {name: buffer.detach().cpu() for name, buffer in self.buffers.items()}
             return part.finish(Trained(weights, buffers, amounts[-1]), learner.tally)
+
+    @contextmanager
+    def settings(self) -> Iterator[None]:
+        """Let PyTorch compute as the experiment says, and put everything back."""
+        training = self.task.experiment.training
+        device = configured(self.task.device, deterministic=training.deterministic)
+        with threads(training.threads), device, forked_randomness():
+            yield
 
     def set_mode(self, number: int) -> None:
         """Set the module to training, with fixed statistics if they are in this round."""

@@ -7,9 +7,7 @@ from collections.abc import Sequence
 
 import torch
 
-from feddecorr.core.devices import forked_randomness
 from feddecorr.core.messages import Broadcast, Update
-from feddecorr.core.randomness import threads
 from feddecorr.core.states import State, not_finite
 from feddecorr.objective.terms import Trained
 from feddecorr.training.batched.grouping import mixes_rows
@@ -34,7 +32,7 @@ class ClientGroup:
         A client that fails leaves, and the others are trained without it.
         """
         outcomes: dict[int, Outcome] = {}
-        with threads(self._task.experiment.training.threads), forked_randomness():
+        with self._client.settings():
             while left := [each for each in held if each[0].client not in outcomes]:
                 try:
                     outcomes |= self._play(broadcast, left)
