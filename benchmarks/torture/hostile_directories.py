@@ -133,7 +133,9 @@ def guessed_temporary_names(out: Path, home: Path) -> str:
 
 def own_files_among_the_runs(out: Path, _: Path) -> str:
     """Files of the user's lie in the run's own folders, some of them hidden."""
-    for name in (".env", "server/.keep", "server/mine.safetensors", "clients/notes.txt", "previous/clients/mine/a.txt"):
+    names = [".env", "server/.keep", "server/mine.safetensors", "clients/notes.txt", "previous/clients/mine/a.txt"]
+    names += [f"{folder}/.a.0123456789abcdef.tmp" for folder in (".", "server", "clients/0", "previous", "tensorboard")]
+    for name in names:
         (out / name).parent.mkdir(parents=True, exist_ok=True)
         (out / name).write_text("mine")
     return ""

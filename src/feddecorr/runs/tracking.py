@@ -30,6 +30,9 @@ ARTIFACTS = ("experiment.json", "environment.json", "federation.json", "weights.
 
 TOLD = "told.json"
 
+WRITTEN = (TOLD, "run_id")
+"""The files of a tracker's folder that are written here, and by MLflow's tracker; the library writes all others."""
+
 
 class Told(Config):
     """How much a tracker has received."""
@@ -51,7 +54,7 @@ class Follower:
         folder.make()
         _refuse_ways_out(folder, past=tracker.past)
         for file in map(folder.__truediv__, folder.names()):
-            if file.unfinished:
+            if file.unfinished in WRITTEN:
                 file.remove()
         self._file = folder / TOLD
         self._told = read_parsed(self._file, Told.parse) if self._file.exists() else Told()

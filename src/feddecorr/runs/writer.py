@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -37,6 +38,9 @@ from feddecorr.server.federation import Federation
 from feddecorr.server.rounds import Round
 from feddecorr.settings.flat import to_settings
 from feddecorr.settings.options import RunOptions
+
+WRITTEN = re.compile("|".join([r"\d+\.safetensors", r"(run|keys)\.json", *map(re.escape, FILES)]))
+"""The names of all files that are written in a run's directory and in its own folders."""
 
 
 class RunWriter:
@@ -131,7 +135,8 @@ class RunWriter:
 
     def drop_leftovers(self) -> None:
         """Remove what a killed process may have left: servers of other rounds, and files that were being written."""
-        for file in [*old_servers(self.directory), *(file for file in self._entries() if file.unfinished)]:
+        unfinished = (file for file in self._entries() if WRITTEN.fullmatch(file.unfinished or ""))
+        for file in [*old_servers(self.directory), *unfinished]:
             file.remove()
 
     def _refuse_other_data(self, federation: Federation) -> None:
