@@ -14,9 +14,6 @@ from feddecorr.errors import UserError
 
 HOST = "cpu"
 
-NO_FLOAT64 = ("mps",)
-"""Kinds of device without double precision: what needs it is computed on the host."""
-
 
 def kind(device: str | torch.device) -> str:
     """Return what kind of device it is: cpu, cuda, mps, xpu."""
@@ -42,11 +39,6 @@ def expand(names: Iterable[str]) -> list[str]:
 def on_host(device: str | torch.device) -> bool:
     """Tell whether that is the processor and its memory."""
     return kind(device) == HOST
-
-
-def has_float64(device: str | torch.device) -> bool:
-    """Tell whether it computes in double precision."""
-    return kind(device) not in NO_FLOAT64
 
 
 def require(device: str) -> None:
