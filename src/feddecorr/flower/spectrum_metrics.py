@@ -5,14 +5,19 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack, suppress
 from functools import reduce
 from operator import add
-from typing import Any
+from typing import Any, Self
 
-from flwr.app import ConfigRecord, MetricRecord, RecordDict
+from flwr.app import ConfigRecord, Context, Message, MessageType, MetricRecord, RecordDict
+from flwr.clientapp.typing import ClientAppCallable
 from flwr.serverapp.strategy import FedAvg
 from torch import nn
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
+from feddecorr.collapse.representation import Representations, capture_representations
+from feddecorr.collapse.statistics import Moments
 from feddecorr.core.checks import printable
 from feddecorr.core.evidence import Evidence
 from feddecorr.errors import UserError
@@ -25,6 +30,68 @@ MEASURES = ("samples", "accuracy", "effective_rank", "participation_ratio")
 def evidence_record(model: nn.Module, loader: Iterable[Any], layer: str | None = None) -> ConfigRecord:
     """Return the evidence on a client's samples, as one more record of its reply; see `Evidence.of`."""
     return ConfigRecord({BYTES: Evidence.of(model, loader, layer).to_bytes()})
+
+
+def evidence_mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+    """Add the evidence to the reply to an evaluation: `ClientApp(mods=[evidence_mod])`, and no other line.
+
+    It watches the network that the app evaluates, in its own forward passes: no sample goes through it twice. Labels
+    are not seen, so the merged metrics have no accuracy of their own.
+    """
+    if message.metadata.message_type.partition(".")[0] != MessageType.EVALUATE:
+        return call_next(message, context)
+    with _Watch() as watch:
+        reply = call_next(message, context)
+    if watch.found and reply.has_content():
+        reply.content["feddecorr.evidence"] = ConfigRecord({BYTES: watch.evidence().to_bytes()})
+    return reply
+
+
+class _Watch:
+    """Sees the representations of every network that is evaluated in this process while it is open."""
+
+    def __init__(self) -> None:
+        self.found: dict[nn.Module, Evidence] = {}
+        self._depth = 0
+        self._seen: Representations | None = None
+        self._open = ExitStack()
+
+    def __enter__(self) -> Self:
+        self._hooks = [
+            register_module_forward_pre_hook(self._begin),
+            register_module_forward_hook(self._end, always_call=True),
+        ]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+        for hook in self._hooks:
+            hook.remove()
+
+    def evidence(self) -> Evidence:
+        """Return that of the one network that was evaluated."""
+        if len(self.found) > 1:
+            raise UserError(
+                f"{len(self.found)} networks were evaluated: in place of evidence_mod, choose one by "
+                "content['evidence'] = evidence_record(model, loader)"
+            )
+        return next(iter(self.found.values()))
+
+    def _begin(self, module: nn.Module, _inputs: object) -> None:
+        if self._depth == 0 and not module.training:
+            with suppress(UserError):  # of a loss, for example, which has no classifier
+                self._seen = self._open.enter_context(capture_representations(module))
+        self._depth += 1
+
+    def _end(self, module: nn.Module, _inputs: object, _output: object) -> None:
+        self._depth -= 1
+        if self._depth > 0 or self._seen is None:
+            return
+        seen, self._seen = self._seen, None
+        self._open.close()
+        with suppress(UserError):  # of a pass in which the classifier was not called
+            one = Evidence(Moments.of(seen.z.detach()))
+            self.found[module] = self.found[module] + one if module in self.found else one
 
 
 def average_with_spectrum(replies: list[RecordDict], weight: str) -> MetricRecord:
