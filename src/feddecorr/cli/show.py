@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import webbrowser
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Annotated
@@ -144,6 +143,8 @@ def watch(
 
     Example:  feddecorr watch runs
     """
+    import webbrowser
+
     from feddecorr.report.live import LivePage, address, open_server
 
     page = LivePage(directories)

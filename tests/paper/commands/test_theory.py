@@ -8,7 +8,7 @@ from command_line import CommandLine
 
 from feddecorr.config.overrides import read_overrides
 from feddecorr.core.registry import Config
-from feddecorr.paper.commands.theory import SETTINGS
+from feddecorr.paper.commands.theory import TEACHES, settings_of
 
 SMALL = ("dim=4", "classes=3", "samples=20", "points=3")
 
@@ -93,7 +93,7 @@ def test_wrong_options_say_what_would_be_right(feddecorr: CommandLine, words: tu
     assert message in outcome.err
 
 
-@pytest.mark.parametrize(("command", "kind"), SETTINGS.items())
+@pytest.mark.parametrize(("command", "kind"), [(name, settings_of(name)) for name in TEACHES])
 def test_help_teaches_every_setting_and_an_example(feddecorr: CommandLine, command: str, kind: type[Config]) -> None:
     """Each with its default and its sentence; and there is a line to copy, whose words are right."""
     shown = " ".join(feddecorr("theory", command, "--help").out.split())

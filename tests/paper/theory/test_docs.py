@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from feddecorr.config.overrides import read_overrides
-from feddecorr.paper.commands.theory import SETTINGS
+from feddecorr.paper.commands.theory import TEACHES, settings_of
 
 PAGE = Path(__file__).parents[3] / "docs" / "theory.md"
 
@@ -31,7 +31,7 @@ def test_every_picture_and_test_of_the_page_is_there() -> None:
 def test_every_command_of_the_page_is_understood() -> None:
     """All words in it are settings of the study that is named."""
     commands = re.findall(r"feddecorr theory ([a-z]+)((?: [a-z_]+=\S+)*)", PAGE.read_text())
-    assert {name for name, _ in commands} == SETTINGS.keys()
+    assert {name for name, _ in commands} == TEACHES.keys()
     assert not re.search(r"--(?!out|json|help)[a-z]", PAGE.read_text())
     for name, words in commands:
-        SETTINGS[name].parse(read_overrides(words.replace("=L", "=3").split()))
+        settings_of(name).parse(read_overrides(words.replace("=L", "=3").split()))

@@ -12,23 +12,28 @@ from typer.core import TyperCommand
 from feddecorr.cli.console import JsonOption, Words, print_json, print_table, print_text, say
 from feddecorr.cli.progress import Progress
 from feddecorr.config.overrides import read_overrides
-from feddecorr.core.registry import Config
 from feddecorr.errors import UserError
-from feddecorr.paper.theory_settings import Alignment, ClassSweep, Decorrelate, Flow
 
 if TYPE_CHECKING:
     import click
 
+    from feddecorr.core.registry import Config
     from feddecorr.paper.theory.network import ProgressCallback
     from feddecorr.report.picture import StudyContent
 
-SETTINGS: dict[str, type[Config]] = {
-    "flow": Flow,
-    "sweep": ClassSweep,
-    "alignment": Alignment,
-    "decorrelate": Decorrelate,
-}
-"""The settings of each command."""
+
+def settings_of(name: str) -> type[Config]:
+    """Return the settings of a command."""
+    from feddecorr.paper import theory_settings  # noqa: PLC0415 - models take time to build
+
+    found: dict[str, type[Config]] = {
+        "flow": theory_settings.Flow,
+        "sweep": theory_settings.ClassSweep,
+        "alignment": theory_settings.Alignment,
+        "decorrelate": theory_settings.Decorrelate,
+    }
+    return found[name]
+
 
 SECONDS_OF_SILENCE = 5.0
 """A study that is done by then shows no progress."""
@@ -47,7 +52,7 @@ class StudyCommand(TyperCommand):
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the settings below the options."""
-        fields = SETTINGS[str(self.name)].model_fields
+        fields = settings_of(str(self.name)).model_fields
         rows = [(name + _default(field.default), field.description or "") for name, field in fields.items()]
         with formatter.section("Settings and their defaults"):
             formatter.write_dl(rows)
@@ -89,7 +94,7 @@ TEACHES: dict[str, str] = {
 
 def _add(name: str) -> None:
     def command(words: Words = None, out: OutOption = None, json: JsonOption = False) -> None:
-        settings = _read(SETTINGS[name], words, out)
+        settings = _read(settings_of(name), words, out)
         from feddecorr.paper.theory.studies import STUDIES  # noqa: PLC0415 - solvers are loaded when they are needed
 
         _carry_out(STUDIES[type(settings)], settings, out, json=json)
@@ -98,7 +103,7 @@ def _add(name: str) -> None:
     theory_app.command(name, cls=StudyCommand)(command)
 
 
-for each in SETTINGS:
+for each in TEACHES:
     _add(each)
 
 
