@@ -74,9 +74,10 @@ def test_a_wrong_array_is_named_with_what_was_expected(arrays: dict[str, Any], p
 
 
 def test_what_is_no_npz_is_refused(tmp_path: Path) -> None:
-    for content in (None, b"text", b"PK\x03\x04 broken", b"\x93NUMPY"):
-        if content is not None:
-            (tmp_path / "a.npz").write_bytes(content)
+    with pytest.raises(UserError, match=r"there is no file .*a\.npz"):
+        Npz(path=tmp_path / "a.npz").load()
+    for content in (b"text", b"PK\x03\x04 broken", b"\x93NUMPY"):
+        (tmp_path / "a.npz").write_bytes(content)
         with pytest.raises(UserError, match=r"a\.npz: not an npz file"):
             Npz(path=tmp_path / "a.npz").load()
     np.save(tmp_path / "a.npy", PIXELS)

@@ -4,10 +4,11 @@ import pytest
 import torch
 from safetensors.torch import save_file
 from small import digest, simulate, small
+from torch import nn
 
 from feddecorr.core.files import load_tensors
 from feddecorr.errors import UserError
-from feddecorr.models.weights import read_weights, weights_digest
+from feddecorr.models.weights import load_weights, read_weights, weights_digest
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import resume, run
 from feddecorr.settings.options import RunOptions
@@ -90,3 +91,25 @@ def test_tensors_are_those_that_pytorch_reads(form: str, old: bool, tmp_path: Pa
     for name, tensor in found.items():
         assert (tensor.dtype, tensor.shape) == (expected[name].dtype, expected[name].shape)
     assert weights_digest(found) == weights_digest({name: tensor.detach() for name, tensor in expected.items()})
+
+
+def test_a_wrapper_s_prefix_and_a_checkpoint_s_key_are_found(tmp_path: Path) -> None:
+    """As DataParallel, torch.compile and training scripts leave them."""
+    mine = nn.Sequential(nn.Linear(3, 2))
+    expected = mine.state_dict()
+    wrapped = [{f"{prefix}{name}": tensor for name, tensor in expected.items()} for prefix in ("module.", "_orig_mod.")]
+    for saved in (*wrapped, {"model": expected, "epoch": 3}, {"model_state_dict": wrapped[0]}):
+        torch.save(saved, tmp_path / "w.pt")
+        found = nn.Sequential(nn.Linear(3, 2))
+        load_weights(found, tmp_path / "w.pt")
+        assert all(torch.equal(found.state_dict()[name], tensor) for name, tensor in expected.items())
+
+
+def test_a_whole_model_and_junk_are_told_in_a_sentence(tmp_path: Path) -> None:
+    torch.save(nn.Sequential(nn.Linear(3, 2)), tmp_path / "whole.pt")
+    (tmp_path / "page.pt").write_text("<html>404</html>")
+    (tmp_path / "empty.pt").touch()
+    said = {"whole": "holds a whole object .*Sequential.*: save model.state_dict\\(\\)", "page": "no file of weights"}
+    for name, sentence in {**said, "empty": "no file of weights"}.items():
+        with pytest.raises(UserError, match=sentence):
+            load_weights(nn.Linear(3, 2), tmp_path / f"{name}.pt")

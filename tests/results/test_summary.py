@@ -151,7 +151,7 @@ def test_a_file_that_holds_no_records_is_named_with_its_line(summary: Summary, t
     (tmp_path / "wrong.jsonl").write_text(json.dumps(asdict(summary) | {"rounds": lines}) + "\n")
     with pytest.raises(UserError, match=r"^[^\n]*line 1: not the record of a run \(0\.model: Field required\)[^\n]*$"):
         read_summaries([tmp_path / "wrong.jsonl"])
-    with pytest.raises(UserError, match="neither a directory nor a file"):
+    with pytest.raises(UserError, match="there is no file or directory"):
         read_summaries([tmp_path / "nothing"])
 
 

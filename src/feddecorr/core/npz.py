@@ -23,6 +23,8 @@ AnyArray = NDArray[Any]
 
 def read_npz(path: Path) -> dict[str, AnyArray]:
     """Return the arrays by name; nothing is unpickled, and sizes count that are read, not those that are claimed."""
+    if not path.exists():
+        raise UserError(f"there is no file {path}")
     try:
         check_plain(path)
         return dict(_arrays(path))

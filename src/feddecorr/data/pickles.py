@@ -91,6 +91,14 @@ VALUES = frozenset(
 _MARK = object()
 
 
+class ForeignNameError(ValueError):
+    """A pickle asks for something that is not in its reader's table."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"it asks for {brief(name)}, and only plain arrays are allowed")
+        self.name = name
+
+
 class PickleReader:
     """Interprets a pickle's opcodes with a stack and a memo.
 
@@ -177,7 +185,7 @@ class PickleReader:
     def name(self, named: str) -> None:
         """Push the stand-in for a name."""
         if named not in self.allowed:
-            raise ValueError(f"it asks for {brief(named.replace(' ', '.'))}, and only plain arrays are allowed")
+            raise ForeignNameError(named.replace(" ", "."))
         self.stack.append(self.allowed[named])
 
     def call(self) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import io
 import mmap
+import pickle
 import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -21,8 +22,14 @@ from torch import Tensor, nn
 from feddecorr.core.files import load_tensors
 from feddecorr.core.limits import Allowance, brief, read_at_most
 from feddecorr.core.states import State, copy_into, misfits, state_dict_names
-from feddecorr.data.pickles import PickleReader, StandIn, count_elements
+from feddecorr.data.pickles import ForeignNameError, PickleReader, StandIn, count_elements
 from feddecorr.errors import UserError
+
+WRAPPERS = ("module.", "_orig_mod.", "model.")
+"""What DataParallel, torch.compile and Lightning put before the names of all tensors."""
+
+CHECKPOINTS = ("state_dict", "model_state_dict", "model")
+"""Where a checkpoint keeps the weights."""
 
 
 def load_weights(model: nn.Module, path: Path, *, sha256: str = "") -> None:
@@ -36,10 +43,14 @@ def load_weights(model: nn.Module, path: Path, *, sha256: str = "") -> None:
 def set_weights(model: nn.Module, given: State, source: str) -> None:
     """Copy all weights into a network, or say which do not fit.
 
-    Tied weights may come under any of their names. Buffers that a `state_dict` leaves out are optional.
+    Tied weights may come under any of their names, and all with the prefix of a wrapper. Buffers
+    that a `state_dict` leaves out are optional.
     """
     names = state_dict_names(model)
     mine: State = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    wrapped = next((prefix for prefix in WRAPPERS if given and all(name.startswith(prefix) for name in given)), "")
+    if not any(name.startswith(wrapped) for name in names):
+        given = {name.removeprefix(wrapped): tensor for name, tensor in given.items()}
     state = {names.get(name, name): tensor for name, tensor in given.items()}
     expected = {name: tensor for name, tensor in mine.items() if name in state or name in names.values()}
     if problems := misfits(state, expected):
@@ -59,6 +70,11 @@ def read_weights(path: Path) -> State:
         raise UserError(f"{path}: {error}") from error
     except MemoryError:
         raise
+    except ForeignNameError as error:
+        raise UserError(
+            f"{path} holds a whole object ({brief(error.name)}), which only its own code could read: save "
+            "model.state_dict(), not the model"
+        ) from error
     except Exception as error:  # a broken file can raise anything at all
         reason = brief(str(error) or type(error).__name__)
         raise UserError(f"{path} holds no weights that can be read: {reason}") from error
@@ -166,7 +182,9 @@ def _read_torch(path: Path) -> State:
     """Read `torch.save(model.state_dict(), path)`, or a checkpoint that contains a `state_dict`."""
     allowance = Allowance(path.stat().st_size)
     with path.open("rb") as file:
-        if file.read(4) != b"PK\x03\x04":
+        if (start := file.read(4)) != b"PK\x03\x04":
+            if start[:1] != pickle.PROTO:
+                raise UserError("no file of weights: save model.state_dict() with torch.save, or as safetensors")
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
                 return _build(*_read_legacy(content), allowance)
     with zipfile.ZipFile(path) as archive:
@@ -174,8 +192,8 @@ def _read_torch(path: Path) -> State:
 
 
 def _build(found: object, read: Contents, allowance: Allowance) -> State:
-    if isinstance(found, dict) and isinstance(found.get("state_dict"), dict):
-        found = found["state_dict"]
+    if isinstance(found, dict):
+        found = next((found[key] for key in CHECKPOINTS if isinstance(found.get(key), dict)), found)
     if not isinstance(found, dict) or not all(isinstance(tensor, StoredTensor) for tensor in found.values()):
         raise UserError("it holds no tensors by name: save model.state_dict()")
     if wrong := [name for name in found if not isinstance(name, str)]:

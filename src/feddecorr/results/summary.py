@@ -350,8 +350,10 @@ def _lines(path: Path) -> Iterator[bytes]:
                 if len(line) == LONGEST:
                     raise UserError(f"{path}: a record is longer than {LONGEST:,} bytes")
                 yield line
+    except FileNotFoundError as error:
+        raise UserError(f"there is no file or directory {path}") from error
     except OSError as error:
-        raise UserError(f"{path} is neither a directory nor a file of records that can be read: {error}") from error
+        raise UserError(f"{path} is no file of records that can be read: {error.strerror}") from error
 
 
 def _reason(error: Exception) -> str:
