@@ -100,6 +100,7 @@ def estimate(study_plan: StudyPlan, *, json: bool) -> None:
     name_missing(missing_data(arms))
     found = plan(arms, study_plan.store)
     done = sum(job.look() for job in found)
+    images = [job.images() for job in found]
     if json:
         runs = [
             {
@@ -107,15 +108,20 @@ def estimate(study_plan: StudyPlan, *, json: bool) -> None:
                 "name": job.name,
                 "finished": job.finished,
                 "rounds": job.options.rounds,
+                "images_left": left,
                 "command": command(job.experiment, job.options),
             }
-            for job in found
+            for job, left in zip(found, images, strict=True)
         ]
         print_json({"runs": runs})
         return
-    rows = [[job.digest, job.name, f"{job.finished} of {job.options.rounds}"] for job in found]
-    print_table(["run", "what", "rounds"], rows)
-    print_text(f"{len(rows)} runs, {done} done")
+    rows = [
+        [job.digest, job.name, f"{job.finished} of {job.options.rounds}", "–" if left is None else f"{left:.0f}"]
+        for job, left in zip(found, images, strict=True)
+    ]
+    print_table(["run", "what", "rounds", "images left"], rows)
+    print_text(f"{len(rows)} runs, {done} done, {sum(filter(None, images)):.0f} images left")
+    say("how long one of them takes: its command (--json has them) with --dry-run")
 
 
 def execute(study_plan: StudyPlan, *, jobs: int | None, json: bool) -> None:

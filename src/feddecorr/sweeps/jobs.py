@@ -45,6 +45,13 @@ class Job:
         """The rounds that are missing."""
         return max(0, self.options.rounds - self.finished)
 
+    def images(self) -> float | None:
+        """Return how many images its clients still have to see; None where its data cannot be read here."""
+        try:
+            return self.left * self.experiment.trained_images(_count(self.experiment.data))
+        except UserError:
+            return None
+
 
 @cache
 def _pinned(data: Data) -> Data:
@@ -55,6 +62,11 @@ def _pinned(data: Data) -> Data:
 def _look(data: Data) -> tuple[tuple[int, int, int], tuple[str, ...], tuple[float, ...], tuple[float, ...]]:
     dataset = data.load()
     return dataset.shape, dataset.classes, dataset.mean, dataset.std
+
+
+@cache
+def _count(data: Data) -> int:
+    return len(data.load().train)
 
 
 @cache

@@ -198,6 +198,7 @@ def test_a_dry_run_lists_the_runs_and_does_nothing(feddecorr: CommandLine, done:
     before = {file: file.stat().st_mtime_ns for file in done.rglob("*")}
     document = feddecorr(*OWN, "--seeds", 3, "--out", done, "--dry-run", "--json").document
     assert [run["finished"] for run in document["runs"]] == [3] * 6 + [0] * 3
+    assert [run["images_left"] for run in document["runs"]] == [0] * 6 + [3 * 240] * 3  # two epochs of 120
     assert all(run["command"].startswith("feddecorr run data=synthetic") for run in document["runs"])
     outcome = feddecorr(*OWN, "--seeds", 3, "--out", done, "--dry-run")
     assert "9 runs, 6 done" in outcome.out
