@@ -1,11 +1,13 @@
 """What people type first works, or is answered by what works."""
 
+import io
 from pathlib import Path
 
 import pytest
 from command_line import CommandLine
 from small import small, write_settings
 
+from feddecorr.cli.console import print_table
 from feddecorr.runs.pipeline import run
 
 
@@ -49,6 +51,22 @@ def test_a_report_takes_folders_of_runs(feddecorr: CommandLine, tmp_path: Path) 
     assert "has no finished round yet" in feddecorr("report", file.parent).err
     (tmp_path / "empty").mkdir()
     assert "no run with a finished round in" in feddecorr("report", tmp_path / "empty").err
+
+
+def test_names_and_sentences_are_whole_in_eighty_columns(
+    feddecorr: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setenv("COLUMNS", "80")
+    assert "..." not in feddecorr("--help").out.partition("Commands:")[2]
+    shown = Terminal()
+    monkeypatch.setattr("sys.stdout", shown)
+    name = "evaluation.measures.explained_variance.components"
+    print_table(["setting", "default"], [[name, "word " * 40]])
+    assert name in shown.getvalue()
 
 
 def test_a_batch_of_one_is_refused_where_the_network_has_batch_statistics(

@@ -35,8 +35,20 @@ USER, FAILURE, INTERRUPTED = 2, 1, 130
 
 typer.core.HAS_RICH = False  # help is plain text; otherwise it has backslashes before its brackets
 
+
+class WholeSentences(typer.core.TyperGroup):
+    """A group whose help says of each command the whole first sentence, in as many lines as it takes."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write all commands."""
+        found = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, each.get_short_help_str(1000)) for name, each in found if each is not None])
+
+
 app = typer.Typer(
     name="feddecorr",
+    cls=WholeSentences,
     help="See and cure dimensional collapse in heterogeneous federated learning.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,

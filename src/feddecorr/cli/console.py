@@ -92,8 +92,8 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], title: s
         from rich.text import Text
 
         table = Table()
-        for heading in headings:
-            table.add_column(Text(heading))
+        for place, heading in enumerate(headings):
+            table.add_column(Text(heading), overflow="fold", no_wrap=place == 0)  # names are whole, for copying
         for row in rows:
             table.add_row(*map(Text, row))
         Console().print(table)
