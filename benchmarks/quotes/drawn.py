@@ -7,6 +7,7 @@ from pathlib import Path
 
 from benchmarks.quotes import first_hour
 from benchmarks.quotes.judged import judged
+from benchmarks.quotes.moving import draw_moving
 from benchmarks.quotes.pairs import ALPHA, main_runs
 from benchmarks.quotes.records import ROOT
 from feddecorr.paper.claims.figures import forest, gains_by_round
@@ -44,3 +45,4 @@ def draw(folder: Path = FOLDER) -> None:
     """Draw all of them."""
     for name, make in PICTURES.items():
         save(make(), folder / f"{name}.svg")
+    draw_moving(folder / "moving" / "spectra.svg")

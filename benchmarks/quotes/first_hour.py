@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from statistics import fmean
 
 from benchmarks.quotes.records import ROOT, table
-from feddecorr.report.picture import BLUE, GREY, RED, SPECTRUM, THRESHOLD, Panel, Picture, mean_series
+from feddecorr.report.picture import SPECTRUM, THRESHOLD, LineStyle, Panel, Picture, line_styles, mean_series
 from feddecorr.results import curves
+from feddecorr.results.names import name_arm
+from feddecorr.results.study import Labels
 from feddecorr.results.summary import Summary, read_summaries
 
 RECORDS = ROOT / "docs" / "tutorial" / "runs.jsonl"
-COLOURS = {"even": GREY, "skewed": BLUE, "cured": RED}
+LABELS: dict[str, Labels] = {
+    "even": {"method": "fedavg", "regularizers": "none", "partition.alpha": "inf"},
+    "skewed": {"method": "fedavg", "regularizers": "none", "partition.alpha": 0.05},
+    "cured": {"method": "fedavg", "regularizers": "feddecorr", "partition.alpha": 0.05},
+}
+ARMS = {name: name_arm(LABELS[name]) for name in ("skewed", "cured", "even")}
+"""The arms as a report of them has them, and in its order: so their lines look alike."""
+
 MEASURES = ("accuracy", "effective_rank", "significant_singular_values")
 DIAGNOSIS = RECORDS.with_name("diagnosis.json")
 """What `feddecorr diagnose runs/skewed runs/even --json` printed."""
@@ -91,5 +99,11 @@ def accuracy() -> Picture:
 
 
 def _panel(curve: curves.Curve) -> Panel:
-    lines = mean_series({name: [curve(run) for run in runs] for name, runs in first_runs().items()})
-    return Panel("", [replace(line, colour=COLOURS[line.name]) for line in lines])
+    runs = first_runs()
+    groups = {arm.whole: [curve(run) for run in runs[name]] for name, arm in ARMS.items()}
+    return Panel("", mean_series(groups, styles()))
+
+
+def styles() -> dict[str, LineStyle]:
+    """Return how the lines of the runs look."""
+    return line_styles({arm.whole: arm for arm in ARMS.values()})

@@ -10,10 +10,12 @@ from statistics import fmean
 
 from benchmarks.quotes.records import ROOT, table
 from feddecorr.paper.claims.evidence import PairedRuns, paired_runs, runs_of, sample
+from feddecorr.paper.claims.gains import papers_gain
 from feddecorr.paper.grid import settings_of
 from feddecorr.paper.scales import find_scale
 from feddecorr.results.curves import local_values
 from feddecorr.results.groups import context
+from feddecorr.results.names import shown
 from feddecorr.results.sample import Sample
 from feddecorr.results.study import Labels
 from feddecorr.results.summary import Summary, read_summaries
@@ -50,6 +52,22 @@ def by_alpha(scale: str) -> Callable[[], str]:
         return table(columns, [[row[column] for column in columns] for row in rows])
 
     return write
+
+
+def beside_the_paper() -> str:
+    """Return what FedDecorr adds at each alpha, in the paper and here."""
+    rows = []
+    for pair in sorted(paired_runs(runs_of(main_runs("many"))), key=lambda pair: pair.run.alpha or 0.0):
+        alpha = "inf" if pair.run.alpha in (None, math.inf) else pair.run.alpha or 0.0
+        theirs = papers_gain("main", "cifar10", alpha=alpha)
+        if theirs is None:
+            continue
+        found, gains = _compare(pair), pair.gains()
+        names = ("transient", "last")
+        ours = [f"{100 * gains[name].mean:+.1f} ± {100 * gains[name].half_width:.1f}" for name in names]
+        rows.append([shown("alpha", alpha), f"{100 * theirs:+.1f}", *ours, found["effective rank"]])
+    head = ["α", "the paper", "here, learning rate high", "here, last round", "effective rank here"]
+    return table(head, rows)
 
 
 def papers_network() -> str:

@@ -73,6 +73,7 @@ QUOTES: dict[str, Callable[[], str]] = {
     "hostile-fedavg": hostile.accuracies("fedavg"),
     "hostile-scaffold": hostile.accuracies("scaffold"),
     "hostile-feddyn": hostile.accuracies("feddyn"),
+    "beside-the-paper": pairs.beside_the_paper,
     "gains-by-alpha": pairs.by_alpha("small"),
     "gains-by-alpha-many": pairs.by_alpha("many"),
     "dying": studied.part_of("dying", ["model", "regularizer"], DEAD),

@@ -48,10 +48,14 @@ sphinx_gallery_conf = {
 
 html_theme = "pydata_sphinx_theme"
 html_title = "feddecorr"
+html_static_path = [str(ROOT / "docs" / "site" / "static")]
+html_css_files = ["site.css"]
+html_logo = html_favicon = str(ROOT / "docs" / "site" / "static" / "logo.svg")
 html_copy_source = False
 html_show_search_summary = False  # it would be fetched, which browsers refuse to pages from the disk
 html_context = {"default_mode": "auto"}  # light or dark as the system is
 html_theme_options = {
+    "logo": {"text": "feddecorr"},
     "navigation_with_keys": False,
     "show_prev_next": False,
     "footer_start": [],

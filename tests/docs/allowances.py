@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 NOT_RUN = {
+    "pip install feddecorr[simulation]": "installs from the index; `make package` installs the wheel",
     "make test": "is what runs these tests",
     "feddecorr --install-completion": "asks which shell started it; tests/cli/test_completion.py runs it in one",
 }

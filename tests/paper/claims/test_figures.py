@@ -6,6 +6,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from benchmarks.quotes.drawn import FOLDER, PICTURES
+from benchmarks.quotes.moving import draw_moving
 from command_line import CommandLine
 from made_up import over_seeds
 
@@ -70,6 +71,19 @@ def test_the_command_writes_both(runs: list[Summary], feddecorr: CommandLine, tm
     assert feddecorr("claims", tmp_path / "runs.jsonl", "--forest", files[0], "--gains", files[1]).code == 0
     for file in files:
         ElementTree.fromstring(file.read_bytes())  # noqa: S314 - our own text
+
+
+def test_the_moving_picture_is_that_of_its_record(tmp_path: Path) -> None:
+    """Byte for byte; every line has a frame for each round, and rests on the last."""
+    draw_moving(tmp_path / "again.svg")
+    drawn = (tmp_path / "again.svg").read_bytes()
+    assert drawn == (FOLDER / "moving" / "spectra.svg").read_bytes()
+    lines = [each for each in ElementTree.fromstring(drawn).iter() if each.tag.endswith("polyline")]  # noqa: S314
+    assert len(lines) == 3
+    for line in lines:
+        frames = line[0].attrib["values"].split(";")
+        assert frames[-1] == frames[-2] == line.attrib["points"]
+        assert len(set(frames)) == len(frames) - 1
 
 
 @pytest.mark.parametrize("name", PICTURES)
