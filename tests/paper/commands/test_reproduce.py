@@ -215,7 +215,7 @@ def test_a_dry_run_lists_the_runs_and_does_nothing(feddecorr: CommandLine, done:
         (["reproduce", "own_studies:Own", "--scale", "smal"], "did you mean 'small'?"),
         (["reproduce", "own_studies:Nothing"], "cannot be imported"),
         (["reproduce", "own_studies:NOT_A_STUDY"], "is not a"),
-        (["reproduce", "own_studies:Own", "--records", "nowhere.jsonl"], "nowhere.jsonl is neither"),
+        (["reproduce", "own_studies:Own", "--records", "nowhere.jsonl"], "there is no file or directory nowhere.jsonl"),
     ],
 )
 def test_what_the_user_must_change_is_named(feddecorr: CommandLine, words: list[str], says: str) -> None:
