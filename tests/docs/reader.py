@@ -35,6 +35,7 @@ from typer.main import get_command
 import feddecorr
 from feddecorr.config.experiment import Experiment
 from feddecorr.config.overrides import read_overrides
+from feddecorr.data.memory import Memory
 from feddecorr.paper.commands import app
 from feddecorr.settings.flat import parse_settings, to_settings
 from feddecorr.settings.options import RunOptions
@@ -265,6 +266,8 @@ def shortly(start: Callable[..., object]) -> Callable[..., object]:
             return start(experiment, options, *arguments, **others)
         settings = to_settings(experiment, options or RunOptions())
         shorter = parse_settings(read_overrides(SHORT_RUN.split(), onto=settings))
+        if isinstance(experiment.data, Memory):  # which settings do not hold
+            shorter = shorter[0].model_copy(update={"data": experiment.data}), shorter[1]
         return start(*shorter, *arguments, **others)
 
     return start_shorter
