@@ -8,6 +8,7 @@ from plain import same
 from feddecorr.errors import RunError
 from feddecorr.methods import METHODS, Method
 from feddecorr.objective.regularizers import REGULARIZERS
+from feddecorr.server.federation import Federation
 
 CONVNET = "data.size=8 model=convnet model.widths=[6,8] "
 LENET = "data.size=28 model=lenet "
@@ -117,8 +118,9 @@ def test_a_client_that_diverges_does_so_by_itself() -> None:
     assert gap({client: each for client, each in outcomes.items() if isinstance(each, tuple)}, expected) < 1e-12
 
 
-def test_a_client_of_one_image_fails_by_itself_where_batchnorm_has_no_variance() -> None:
-    """As it does alone; a map of one place leaves a single value for each channel."""
+def test_a_client_of_one_image_fails_by_itself_where_batchnorm_has_no_variance(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it does alone; a map of one place leaves a single value for each channel. A run refuses it before it begins."""
+    monkeypatch.setattr(Federation, "_refuse_single", lambda *_: None)
     words = "data.size=2 model=convnet model.widths=[4] clients=12 data.train=16 partition=homogeneous"
     clients = Neighbours(*words.split(), "partition.minimum=1", "training.steps=1", first=range(4))
     assert list(clients.simulation.shards.sizes[:5]) == [2, 2, 2, 2, 1]

@@ -14,7 +14,7 @@ def spanned(clients: Neighbours) -> str | None:
 @pytest.mark.parametrize("partition", ["dirichlet", "homogeneous"])
 def test_training_in_the_span_is_training_the_weights(partition: str) -> None:
     """A limit that no gradient comes near changes nothing but where the first layer is trained."""
-    words = [f"partition={partition}", "regularizers=feddecorr", "training.weight_decay=0.1"]
+    words = [f"partition={partition}", "regularizers=feddecorr", "training.weight_decay=0.1", "training.steps=20"]
     inside, outside = Neighbours(*words, wide=True), Neighbours(*words, "training.max_grad_norm=1e9", wide=True)
     assert (spanned(inside), spanned(outside)) == ("features.1.weight", None)
     assert gap(inside.together(range(4)), outside.together(range(4))) < 1e-12
