@@ -119,7 +119,7 @@ def test_a_client_that_diverges_does_so_by_itself() -> None:
 
 
 def test_a_client_of_one_image_fails_by_itself_where_batchnorm_has_no_variance(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As it does alone; a map of one place leaves a single value for each channel. A run refuses it before it begins."""
+    """As it does alone; a map of one place leaves a single value for each channel. A run refuses it at its start."""
     monkeypatch.setattr(Federation, "_refuse_single", lambda *_: None)
     words = "data.size=2 model=convnet model.widths=[4] clients=12 data.train=16 partition=homogeneous"
     clients = Neighbours(*words.split(), "partition.minimum=1", "training.steps=1", first=range(4))
