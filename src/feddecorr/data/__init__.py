@@ -1,7 +1,7 @@
 """Data sets by name."""
 
 from feddecorr.core.registry import Registry
-from feddecorr.data.builtin import Digits, RotatedDigits, Synthetic
+from feddecorr.data.builtin import Digits, DigitsByWriter, RotatedDigits, Synthetic
 from feddecorr.data.cifar import Cifar10, Cifar100
 from feddecorr.data.dataset import Data, OnNodes
 from feddecorr.data.folder import Folder
@@ -18,6 +18,7 @@ DATA = Registry(
     {
         "digits": Digits,
         "rotated_digits": RotatedDigits,
+        "digits_by_writer": DigitsByWriter,
         "synthetic": Synthetic,
         "cifar10": Cifar10,
         "cifar100": Cifar100,

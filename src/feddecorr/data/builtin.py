@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib.resources import files
 from typing import Annotated, Literal
 
 import numpy as np
 import torch
 from pydantic import BeforeValidator, Field, PositiveInt
+from torch import Tensor
+from torch.nn.functional import pad
 
-from feddecorr.core.randomness import generator, threads
+from feddecorr.core.randomness import frozen_stream, generator, threads
 from feddecorr.core.text import read_list
 from feddecorr.data.dataset import Data, Dataset, Images
 
@@ -66,6 +69,50 @@ class RotatedDigits(Digits):
 def _turned(images: Images, classes: int) -> Images:
     pixels = [images.pixels.rot90(turn, (1, 2)) for turn in range(TURNS)]
     return Images(torch.cat(pixels), torch.cat([images.labels + turn * classes for turn in range(TURNS)]))
+
+
+class DigitsByWriter(Digits):
+    """The embedded digits in the hands of several writers: all write the same digits, each with a slant and ink.
+
+    A feature shift made from real digits, for partition=given: every writer has as many of each digit as the others,
+    give or take one. A hand moves each row sideways in proportion to its height, thins the ink, and has a broad pen
+    or a fine one.
+    """
+
+    writers: PositiveInt = Field(10, description="writers, who are the clients of partition=given")
+    shift: float = Field(1.0, ge=0, le=1, description="how much hands differ; 0: not at all")
+    seed: int = Field(0, description="seed of the hands, and of the draw of train and test")
+
+    def read(self) -> Dataset:
+        """Return the digits of all writers; test images are written by the same ones."""
+        plain = super().read()
+        draws = frozen_stream(self.seed, "writers").uniform(size=(self.writers, 3))
+        hands = [((2 * tilt - 1) * self.shift, ink * self.shift, pen * self.shift) for tilt, ink, pen in draws.tolist()]
+        train, owners = _written(plain.train, hands)
+        return Dataset.of(train, _written(plain.test, hands)[0], plain.classes, owners)
+
+
+SLANT = 0.6
+"""How far the strongest slants move a row to either side, as a share of its height above or below the middle."""
+
+THINNEST = 0.6
+"""Share of its ink that the lightest hand leaves out."""
+
+
+def _written(images: Images, hands: Sequence[tuple[float, float, float]]) -> tuple[Images, Tensor]:
+    """Deal the digits of each class to the hands in turn; return them written, and by whom."""
+    owners = torch.empty_like(images.labels)
+    owners[images.labels.argsort(stable=True)] = torch.arange(len(images)) % len(hands)
+    pixels = images.pixels.clone()
+    for writer, (tilt, pale, pen) in enumerate(hands):
+        drawn = pixels[owners == writer]
+        if pen > 0.5:
+            drawn = torch.maximum(drawn, pad(drawn, (0, 0, 1, -1)))
+        rows = drawn.unbind(1)
+        steps = [round(SLANT * tilt * ((len(rows) - 1) / 2 - place)) for place in range(len(rows))]
+        drawn = torch.stack([pad(row, (0, 0, step, -step)) for row, step in zip(rows, steps, strict=True)], 1)
+        pixels[owners == writer] = drawn.double().mul(1 - THINNEST * pale).round().to(torch.uint8)
+    return Images(pixels, images.labels), owners
 
 
 class Synthetic(Data):

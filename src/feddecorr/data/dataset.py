@@ -74,6 +74,7 @@ class Dataset:
 
     `note` says what a reader of results has to know about the data, such as that they are incomplete.
     `sha256` is the digest of all pixels and labels of the set, even where only a part of them is used.
+    `owners` is the client of each training example, counted from 0, where the data say it: `partition=given`.
     """
 
     train: Images
@@ -83,13 +84,14 @@ class Dataset:
     std: tuple[float, ...]
     sha256: str
     note: str = ""
+    owners: Tensor | None = None
 
     @classmethod
-    def of(cls, train: Images, test: Images, classes: tuple[str, ...]) -> Dataset:
+    def of(cls, train: Images, test: Images, classes: tuple[str, ...], owners: Tensor | None = None) -> Dataset:
         """Return a data set with the mean and standard deviation of its training images."""
         check_class_names(classes)
         mean, std = _constants(train.pixels)
-        return cls(train, test, classes, mean, std, content_digest(train, test))
+        return cls(train, test, classes, mean, std, content_digest(train, test, owners), owners=owners)
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -116,12 +118,11 @@ def _constants(pixels: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
     return tuple(features.mean(0).tolist()), tuple(deviation or 1.0 for deviation in deviations)
 
 
-def content_digest(train: Images, test: Images) -> str:
-    """Return the sha256 of all pixels and labels."""
+def content_digest(train: Images, test: Images, owners: Tensor | None = None) -> str:
+    """Return the sha256 of all pixels and labels, and of the owners if there are any."""
     digest = hashlib.sha256()
-    for images in (train, test):
-        for tensor in (images.pixels, images.labels):
-            digest.update(tensor.contiguous().flatten().view(torch.uint8).numpy().data)
+    for tensor in (train.pixels, train.labels, test.pixels, test.labels, *(() if owners is None else (owners,))):
+        digest.update(tensor.contiguous().flatten().view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 
@@ -272,10 +273,12 @@ class Data(Config):
         """Return the images that the options ask for."""
         dataset = self.read()
         self._check(dataset)
+        train, test = self._chosen(dataset.train, self.train, "train"), self._chosen(dataset.test, self.test, "test")
         return replace(
             dataset,
-            train=self._take(dataset.train, self.train, "train"),
-            test=self._take(dataset.test, self.test, "test"),
+            train=dataset.train if train is None else dataset.train.take(train),
+            test=dataset.test if test is None else dataset.test.take(test),
+            owners=dataset.owners if train is None or dataset.owners is None else dataset.owners[train],
         )
 
     def pinned(self, sha256: str | None = None) -> Self:  # noqa: ARG002 - a public set is known by its name
@@ -285,14 +288,14 @@ class Data(Config):
     def _check(self, dataset: Dataset) -> None:
         """Refuse images with another digest than the recorded one."""
 
-    def _take(self, images: Images, count: int | None, name: str) -> Images:
+    def _chosen(self, images: Images, count: int | None, name: str) -> Tensor | None:
+        """Return the places of the images that are drawn; None stands for all."""
         if count is None or count == len(images):
-            return images
+            return None
         if count > len(images):
             raise UserError(f"data.{name}={count} is more than this data set has: at most {len(images)}")
         stream = frozen_stream(self.seed, f"part/{name}")
-        chosen = torch.from_numpy(balanced_part(images.labels.numpy(), count, stream))
-        return Images(images.pixels[chosen], images.labels[chosen])
+        return torch.from_numpy(balanced_part(images.labels.numpy(), count, stream))
 
 
 class UserData(Data):

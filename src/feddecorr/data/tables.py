@@ -69,7 +69,7 @@ def read_table(path: Path, choose: Choose, *, headed: bool = True) -> ParsedTabl
         raise UserError(f"{path} is not a readable table: {brief(str(error))}") from error
 
 
-def labels_of(path: Path, column: AnyArray) -> AnyArray:
+def labels_of(path: Path, column: AnyArray, *, what: str = "label") -> AnyArray:
     """Return a column of labels, as numbers or as text without the spaces around it; a missing one is refused."""
     if column.dtype.kind == "O":
         column = np.array([value.strip() if isinstance(value, str) else value for value in column], object)
@@ -78,7 +78,7 @@ def labels_of(path: Path, column: AnyArray) -> AnyArray:
         missing = ~np.isfinite(column)
     if missing.any():
         raise UserError(
-            f"{path}: the label of row {int(missing.argmax()) + 1} is missing or infinite: no cell may be empty, nor "
+            f"{path}: the {what} of row {int(missing.argmax()) + 1} is missing or infinite: no cell may be empty, nor "
             "hold what stands for that (NA, null, None and the like)"
         )
     return column
@@ -234,6 +234,14 @@ def _is_number(cell: str) -> bool:
     return True
 
 
+def _numbered(column: AnyArray) -> tuple[torch.Tensor, list[str]]:
+    """Return numbers in the place of names, and the names in order: numbers by their size, before words."""
+    words = column.astype(str).tolist()
+    names = sorted(set(words), key=lambda name: (0, float(name), name) if _is_number(name) else (1, 0.0, name))
+    numbers = {name: number for number, name in enumerate(names)}
+    return torch.tensor([numbers[word] for word in words]), names
+
+
 FLOAT32 = np.finfo(np.float32)
 
 STEPS = 16
@@ -248,7 +256,8 @@ class TableFile(UserData):
 
     A row is an example. One column holds the labels, numbers or strings; all others are features and hold numbers. Each
     feature is standardized by its mean and standard deviation over the training examples. The column `split` says
-    'train' or 'test' for each row; without it, every fifth row of a class is a test example.
+    'train' or 'test' for each row; without it, every fifth row of a class is a test example. The column `client` says
+    whose a row is, for partition=given.
     """
 
     path: Path = Field(description="the file")
@@ -256,6 +265,9 @@ class TableFile(UserData):
         None, description=f"the column of labels; by default the first of {', '.join(LABELS)} that exists"
     )
     split: str | None = Field(None, description="the column that says 'train' or 'test'; by default none")
+    client: str | None = Field(
+        None, description="the column that says whose a row is, such as its site; by default none"
+    )
 
     @field_validator("augment")
     @classmethod
@@ -272,15 +284,13 @@ class TableFile(UserData):
     def read(self) -> Dataset:
         """Return features as images of one pixel, with a channel for each."""
         table = read_table(self.path, self._choose)
-        words = labels_of(self.path, table.chosen["label"]).astype(str).tolist()
+        y, names = _numbered(labels_of(self.path, table.chosen["label"]))
         with reading(self.path):
-            check_classes(len(set(words)))
-        names = sorted(set(words), key=lambda name: (0, float(name), name) if _is_number(name) else (1, 0.0, name))
-        numbers = {name: number for number, name in enumerate(names)}
-        y = torch.tensor([numbers[word] for word in words])
+            check_classes(len(names))
         out = self._test_rows(table.chosen.get("split"), y)
         x = torch.from_numpy(self._features(table)[:, np.newaxis, np.newaxis, :])
-        dataset = Dataset.of(Images(x[~out], y[~out]), Images(x[out], y[out]), tuple(names))
+        owners = self._owners(table.chosen["client"], out) if self.client else None
+        dataset = Dataset.of(Images(x[~out], y[~out]), Images(x[out], y[out]), tuple(names), owners)
         self._refuse_unresolved(table.names, table.numbers[~out.numpy()], dataset.std)
         return dataset
 
@@ -297,7 +307,15 @@ class TableFile(UserData):
 
     def _choose(self, names: Sequence[str]) -> dict[str, int]:
         places = {"label": self._column(self.label, LABELS, names)}
-        return places if self.split is None else {**places, "split": self._column(self.split, (), names)}
+        asked = {"split": self.split, "client": self.client}
+        return places | {what: self._column(name, (), names) for what, name in asked.items() if name is not None}
+
+    def _owners(self, said: AnyArray, out: torch.Tensor) -> torch.Tensor:
+        """Return the client of each training row, by the order of their names."""
+        owners, names = _numbered(labels_of(self.path, said, what=str(self.client)))
+        if absent := set(range(len(names))) - set(owners[~out].tolist()):
+            raise UserError(f"{self.path}: {self.client} '{brief(names[min(absent)])}' has no training row")
+        return owners[~out]
 
     def _column(self, asked: str | None, known: tuple[str, ...], names: Sequence[str]) -> int:
         found = next((name for name in ((asked,) if asked else known) if name in names), None)

@@ -1,7 +1,7 @@
 """Splits: from the training labels to the indices of each client's examples."""
 
 from feddecorr.core.registry import Registry
-from feddecorr.partition.external import FlowerPartitioner, SplitFile
+from feddecorr.partition.external import FlowerPartitioner, Given, SplitFile
 from feddecorr.partition.skew import ClassesPerClient, Dirichlet, Homogeneous, Quantity
 from feddecorr.partition.split import Partition
 
@@ -13,6 +13,7 @@ PARTITIONS = Registry(
         "homogeneous": Homogeneous,
         "classes": ClassesPerClient,
         "quantity": Quantity,
+        "given": Given,
         "file": SplitFile,
         "flower": FlowerPartitioner,
     },

@@ -46,6 +46,23 @@ class ExternalSplit(Partition):
         return holders
 
 
+class Given(Partition):
+    """The clients that the data themselves name: writers, speakers, sites. Nothing is drawn."""
+
+    minimum: int = Field(1, ge=1, description="examples that every client must hold")
+
+    def _holders(self, labels: Indices, owners: Indices | None, clients: int, seed: int) -> Indices:  # noqa: ARG002
+        """Return the owners, if there are as many as clients."""
+        if owners is None:
+            raise UserError(
+                "partition=given: these data do not say whose an example is; data=digits_by_writer and "
+                "data=table:FILE with data.client=COLUMN do; the other partitions draw clients"
+            )
+        if (found := int(owners.max()) + 1) != clients:
+            raise UserError(f"partition=given: the data are those of {found} clients: set clients={found}")
+        return owners
+
+
 class SplitFile(ExternalSplit):
     """A split read from a JSON file: a list with, for each client, the list of its examples' indices."""
 

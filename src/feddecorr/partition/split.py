@@ -78,14 +78,17 @@ class Partition(Config):
 
     minimum: int = Field(10, ge=1, description="examples that every client must hold")
 
-    def split(self, labels: Indices, *, clients: int, seed: int) -> Parts:
-        """Return each client's indices, sorted; the same for the same seed on every platform."""
+    def split(self, labels: Indices, *, clients: int, seed: int, owners: Indices | None = None) -> Parts:
+        """Return each client's indices, sorted; the same for the same seed on every platform.
+
+        `owners` is the client of each example where the data say it; only `Given` looks at it.
+        """
         if clients * self.minimum > len(labels):
             raise UserError(
                 f"{clients} clients with at least {self.minimum} examples each need {clients * self.minimum} "
                 f"examples, but there are {len(labels)}: lower clients or partition.minimum"
             )
-        holders = self.assign(labels, clients, frozen_stream(seed, "partition"))
+        holders = self._holders(labels, owners, clients, seed)
         if len(holders) != len(labels) or holders.min(initial=0) < UNASSIGNED or holders.max(initial=0) >= clients:
             raise UserError(
                 f"{type(self).__name__}.assign must return a client from 0 to {clients - 1} for each of {len(labels)} "
@@ -99,6 +102,9 @@ class Partition(Config):
                 f"{self.minimum}: lower it, or make clients more equal in size"
             )
         return parts
+
+    def _holders(self, labels: Indices, owners: Indices | None, clients: int, seed: int) -> Indices:  # noqa: ARG002
+        return self.assign(labels, clients, frozen_stream(seed, "partition"))
 
     def assign(self, labels: Indices, clients: int, stream: np.random.RandomState) -> Indices:
         """Return the client that holds each example."""

@@ -122,7 +122,8 @@ class Simulation:
         dataset = experiment.data.load()
         experiment = experiment.pinned(dataset.sha256)
         labels = dataset.train.labels.numpy()
-        parts = experiment.partition.split(labels, clients=experiment.clients, seed=experiment.seed)
+        owners = None if dataset.owners is None else dataset.owners.numpy()
+        parts = experiment.partition.split(labels, clients=experiment.clients, seed=experiment.seed, owners=owners)
         train = dataset.train
         for transform in experiment.transforms.values():
             train = replace(train, labels=transform.labels(train.labels, parts, len(dataset.classes)))
