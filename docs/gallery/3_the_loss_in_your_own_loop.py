@@ -48,10 +48,15 @@ figure, panels = plt.subplots(1, 2, figsize=(8, 3.6), layout="constrained")
 for panel, (name, model) in zip(panels, models.items(), strict=True):
     with torch.no_grad(), capture_representations(model) as seen:
         accuracy = (model(test).argmax(1) == digits.test.labels).float().mean()
-    drawn = panel.imshow(torch.corrcoef(seen.z.T).abs().numpy(), vmin=0, vmax=1, cmap="viridis")
+    correlation = torch.corrcoef(seen.z.T).abs()
+    drawn = panel.imshow(correlation.numpy(), vmin=0, vmax=1, cmap="viridis")
     panel.set_title(f"{name}: accuracy {accuracy:.3f}")
+    print(f"{name}: accuracy {accuracy:.3f}, mean absolute correlation {correlation.mean():.3f}")
 figure.colorbar(drawn, ax=panels, label="absolute correlation")
 plt.show()
 
 # %%
+# The features are less alike: ``mean absolute correlation 0.326`` without the term, ``mean absolute correlation 0.084``
+# with it (the last digits depend on the processor).
+#
 # Which layer is caught, what shapes are taken, and which number to give beta: :doc:`the loss </docs/loss>`.

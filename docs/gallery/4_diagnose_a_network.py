@@ -54,8 +54,9 @@ for name in ("all-digits", "two-digits"):
     print(f"{name}:", *found[name].answer(), sep="\n", end="\n\n")
 
 # %%
-# Of the second, the spectrum falls sooner. The angles between the means of the classes show why: it tells two apart,
-# and all others lie somewhere between them.
+# The first has not collapsed, the second has: ``in effect 8.2 of 64 possible dimensions`` against ``in effect 1.8 of 64
+# possible dimensions`` (the last digits depend on the processor). Its spectrum falls sooner. The angles between the
+# means of the classes show why: it tells two apart, and all others lie somewhere between them.
 
 import matplotlib.pyplot as plt
 

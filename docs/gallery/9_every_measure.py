@@ -122,4 +122,6 @@ panel.legend()
 plt.show()
 
 # %%
+# The adapter has rank 4, and what it changes cannot have more: ``the fewest in 'adapter': 3.8 of 40``.
+#
 # :doc:`Which effective rank is it? </docs/which-effective-rank>` has the conventions of others.

@@ -25,9 +25,9 @@ def test_the_demo_compares_three_runs_and_goes_on_when_asked_again(
     assert set(again.document["runs"]) == {"even", "skewed", "cured"}
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [1, 2])
 def test_the_demo_shows_the_collapse_and_the_cure_with_any_seed(seed: int) -> None:
-    """In rank and in count, with a narrow network and fewer rounds."""
+    """In rank and in count, with a narrow network and fewer rounds; seed 0 is played in full with the pages."""
     short = {"model": {"name": "convnet", "widths": [8, 16, 64]}, "rounds": 3, "engine": "serial", "seed": seed}
     found = {}
     for name, extra in demonstration.DEMO_RUNS.items():

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
-from pages import ROOT
 
 
 def needed(name: str, known: set[str]) -> Iterator[str]:
@@ -24,21 +23,9 @@ def needed(name: str, known: set[str]) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def place(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder of packages that holds the wheel, PyTorch, and what PyTorch needs."""
     folder = tmp_path_factory.mktemp("packages")
-    build: list[str | Path] = [
-        sys.executable,
-        "-m",
-        "build",
-        "--wheel",
-        "--no-isolation",
-        "--outdir",
-        folder / "dist",
-        ROOT,
-    ]
-    subprocess.run(build, check=True, capture_output=True)
-    (wheel,) = (folder / "dist").glob("*.whl")
     install: list[str | Path] = [
         sys.executable,
         "-m",
