@@ -165,7 +165,7 @@ def test_a_network_of_ones_own(feddecorr: CommandLine, tmp_path: Path) -> None:
         (["--features", "z.npy", "--weights", "w"], "settings need --model"),
         (["--model", "convnet"], "needs --data"),
         (["--model", "mlp", "--data", "digits", "--weights", "wrong.safetensors"], "does not fit the model"),
-        (["--model", "mlp", "--data", "digits", "--weights", "z.npy"], "no weights that can be read"),
+        (["--model", "mlp", "--data", "digits", "--weights", "z.npy"], "no file of weights: save model.state_dict()"),
         (["nowhere"], "holds no run"),
         (["nowhere", "--round", "first"], "'last' or a number"),
         (["nowhere", "--clients", "x"], "'all' or a list"),

@@ -89,7 +89,7 @@ def test_resume_goes_further_with_more_rounds(feddecorr: CommandLine, tmp_path: 
     feddecorr("run", settings, "rounds=1", "--out", tmp_path / "run")
     done = feddecorr("resume", tmp_path / "run", "rounds=3", "engine=pool", "engine.workers=1", "--json")
     assert [record["round"] for record in done.document["rounds"]] == [1, 2, 3]
-    assert done.document["experiment"]["engine"] == {"name": "pool", "workers": 1}
+    assert done.document["experiment"]["engine"] == {"name": "pool", "workers": 1, "devices": []}
 
 
 def test_resume_of_a_finished_run_says_so(feddecorr: CommandLine, tmp_path: Path, settings: Path) -> None:

@@ -9,7 +9,7 @@ import feddecorr.collapse
 
 FILES = sorted(Path(feddecorr.collapse.__path__[0]).glob("*.py"))
 ALLOWED = {"numpy", "torch", "feddecorr.collapse", "feddecorr.loss", "feddecorr.errors"}
-ONLY_IN = {"diagnosis.py": {"rich"}, "metric.py": {"torchmetrics"}}
+ONLY_IN = {"diagnosis.py": {"rich"}, "updates.py": {"rich"}, "metric.py": {"torchmetrics"}}
 """What shows a diagnosis is imported by the methods that show it, and its types for the type checker; a metric is one
 of torchmetrics where that is installed.
 """

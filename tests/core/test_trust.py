@@ -47,6 +47,7 @@ NAMED: list[dict[str, Any]] = [
     {"transforms": {"clip": {"name": "MODULE:build"}}},
     {"training": {"schedule": {"name": "MODULE:build"}}},
     {"training": {"optimizer": {"name": "MODULE:build"}}},
+    {"training": {"adapter": {"name": "MODULE:build"}}},
     {"evaluation": {"measures": {"MODULE:build": {}}}},
 ]
 """All places of an experiment that can name code."""

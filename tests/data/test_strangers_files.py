@@ -511,7 +511,7 @@ for _name in ODD:
     CASES[f"odd weights: {_name}"] = (odd(_name), "w.pt")
 
 
-@case("w.pt holds no weights that can be read: it asks for pathlib.PosixPath, and only plain arrays")
+@case("w.pt holds a whole object .pathlib.PosixPath., which only its own code could read")
 def code_in_weights(folder: Path) -> Words:
     return torch_file(folder / "w.pt", {"a": Path(folder)})
 

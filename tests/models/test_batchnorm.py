@@ -111,7 +111,7 @@ def test_of_one_client_pooled_is_averaged() -> None:
     [
         (["batchnorm=fixed"], "batchnorm=fixed needs the round after which statistics stay: fix_after=ROUND"),
         (["fix_after=3"], "fix_after=3 is for batchnorm=fixed, not for batchnorm=average"),
-        (["batchnorm=fixed", "fix_after=0"], "greater than 0"),
+        (["batchnorm=fixed", "fix_after=0"], "expected more than 0"),
         (["batchnorm=frozen"], "'average', 'pooled', 'fixed' or 'local'"),
     ],
 )

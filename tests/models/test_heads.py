@@ -23,7 +23,7 @@ from feddecorr.runs.pipeline import run
 
 HEADS: tuple[Head, ...] = get_args(Head)
 OTHERS = [head for head in HEADS if head != "linear"]
-NETWORKS = [name for name in MODELS.table if name != "custom"]
+NETWORKS = [name for name, kind in MODELS.table.items() if kind.argument is None and name != "custom"]
 SHAPE = (3, 8, 8)
 
 every_head = pytest.mark.parametrize("head", HEADS)

@@ -93,13 +93,13 @@ def test_options_of_the_newer_kinds() -> None:
     [
         ("regularizers=decof", "did you mean 'decov'"),
         ("regularizers.decov.beta=1", "unknown option 'beta'"),
-        ("regularizers.decov.weight=-1", "greater than or equal to 0"),
+        ("regularizers.decov.weight=-1", "expected at least 0"),
         ("regularizers.feddecorr.weight=1", "unknown option 'weight': there are: beta, dying, normalization"),
         ("regularizers.feddecorr.normalization=own", "'paper' or 'released'"),
-        ("regularizers.structured_decov.size=0", "greater than 0"),
+        ("regularizers.structured_decov.size=0", "expected more than 0"),
         ("regularizers.logdet.shrinkage=1", "less than 1"),
-        ("regularizers.uniformity.t=0", "greater than 0"),
-        ("regularizers.supervised_contrastive.threshold=2", "less than or equal to 1"),
+        ("regularizers.uniformity.t=0", "expected more than 0"),
+        ("regularizers.supervised_contrastive.threshold=2", "expected at most 1"),
     ],
 )
 def test_what_is_wrong_is_said(word: str, message: str) -> None:

@@ -83,7 +83,7 @@ def test_a_model_that_came_out_wrong_is_not_left_behind(
 
 def test_what_cannot_be_exported_is_refused(trained: Path, tmp_path: Path, feddecorr: CommandLine) -> None:
     for words, reason in {
-        (trained, "--to", "keras"): "--to is one of safetensors",
+        (trained, "--to", "keras"): "there is no --to keras: there are: mlflow",
         (trained,): "name the file to write",
         (trained, "--to", "onnx"): "name the file to write",
         (trained, "-o", tmp_path / "a.xlsx"): "a table ends in .parquet or .csv",

@@ -115,7 +115,7 @@ def test_the_last_runs_spread_over_idle_cores_without_a_trace(tmp_path: Path, mo
     given = arms("method=fedprox", rounds=6)
     assert run_all(given, tmp_path / "store", jobs=2) == {}
     (path,) = (tmp_path / "store").iterdir()
-    assert RunDirectory.open(path).settings()[1].to_dict()["engine"] == {"name": "pool", "workers": 2}
+    assert RunDirectory.open(path).settings()[1].to_dict()["engine"] == {"name": "pool", "workers": 2, "devices": []}
     assert outcome(tmp_path / "store") == straight(given, tmp_path / "straight")
 
 

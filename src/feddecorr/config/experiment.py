@@ -18,6 +18,7 @@ from feddecorr.data.dataset import Data
 from feddecorr.errors import UserError
 from feddecorr.methods import METHODS, FedAvg, Method
 from feddecorr.models import MLP, MODELS, ConvNet, Custom, Model
+from feddecorr.models.partial import ADAPTERS
 from feddecorr.objective.optimizers import OPTIMIZERS, SGD
 from feddecorr.objective.regularizers import REGULARIZERS, Regularizer
 from feddecorr.partition import PARTITIONS
@@ -124,7 +125,8 @@ class Experiment(Config):
         if self.method.needs_sgd and not isinstance(self.training.optimizer, SGD):
             name, other = METHODS.name(self.method), OPTIMIZERS.name(self.training.optimizer)
             raise ValueError(f"{name} assumes SGD updates: it needs training.optimizer=sgd, not {other}")
-        self.training.adapter.check(METHODS.name(self.method), averages=self.method.averages())
+        if not ADAPTERS.is_closed(self.training.adapter):
+            self.training.adapter.check(METHODS.name(self.method), averages=self.method.averages())
         self._check_transforms()
         if self.sampling == "poisson" and self.minimum_clients > 1:
             raise ValueError(f"minimum_clients={self.minimum_clients} is for sampling=fixed: poisson may draw nobody")

@@ -20,7 +20,7 @@ def kind(device: str | torch.device) -> str:
     try:
         return torch.device(device).type
     except RuntimeError as error:
-        raise UserError(f"device={device} is no device: say cpu, cuda, cuda:0, mps or xpu") from error
+        raise UserError(f"device={device} cannot be used here: say cpu, cuda, cuda:0, mps or xpu") from error
 
 
 def expand(names: Iterable[str]) -> list[str]:

@@ -332,6 +332,7 @@ class WorkerPool:
 
     def _handle_exit(self, worker: Worker, queue: GroupQueue, number: int) -> list[Update | Failure]:
         """Replace a worker that died; retry its groups, unless one has crashed too often."""
+        worker.process.join(timeout=1)  # its connection ends a moment before it does
         if worker.process.exitcode == UNGUARDED:
             raise UserError(NO_GUARD) from None
         self._replace(worker)
