@@ -134,9 +134,10 @@ def _state(cls: type[Data]) -> str:
     from feddecorr.data import cache
     from feddecorr.data.builtin import Digits, Synthetic
     from feddecorr.data.public import PublicData
+    from feddecorr.data.text import Speeches
 
     if not issubclass(cls, PublicData):
-        return "always" if issubclass(cls, (Digits, Synthetic)) else "your own"
+        return "always" if issubclass(cls, (Digits, Speeches, Synthetic)) else "your own"
     try:
         about = cache.describe(cls.recipe.name)
     except UserError:

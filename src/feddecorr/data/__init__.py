@@ -6,10 +6,12 @@ from feddecorr.data.cifar import Cifar10, Cifar100
 from feddecorr.data.dataset import Data, OnNodes
 from feddecorr.data.folder import Folder
 from feddecorr.data.hugging_face import HuggingFace
+from feddecorr.data.leaf import Leaf
 from feddecorr.data.memory import Memory, in_memory
 from feddecorr.data.mnist import FashionMnist, Mnist
 from feddecorr.data.npz import Npz
 from feddecorr.data.tables import TableFile
+from feddecorr.data.text import Speeches
 from feddecorr.data.tinyimagenet import TinyImageNet
 
 DATA = Registry(
@@ -19,6 +21,7 @@ DATA = Registry(
         "digits": Digits,
         "rotated_digits": RotatedDigits,
         "digits_by_writer": DigitsByWriter,
+        "speeches": Speeches,
         "synthetic": Synthetic,
         "cifar10": Cifar10,
         "cifar100": Cifar100,
@@ -29,6 +32,7 @@ DATA = Registry(
         "npz": Npz,
         "hf": HuggingFace,
         "table": TableFile,
+        "leaf": Leaf,
         "memory": Memory,
         "nodes": OnNodes,
     },

@@ -55,8 +55,8 @@ class Given(Partition):
         """Return the owners, if there are as many as clients."""
         if owners is None:
             raise UserError(
-                "partition=given: these data do not say whose an example is; data=digits_by_writer and "
-                "data=table:FILE with data.client=COLUMN do; the other partitions draw clients"
+                "partition=given: these data do not say whose an example is; data=digits_by_writer, data=speeches, "
+                "data=leaf:FOLDER and data=table:FILE with data.client=COLUMN do; the other partitions draw clients"
             )
         if (found := int(owners.max()) + 1) != clients:
             raise UserError(f"partition=given: the data are those of {found} clients: set clients={found}")
