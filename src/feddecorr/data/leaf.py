@@ -23,12 +23,12 @@ class _Strict(BaseModel):
     model_config = ConfigDict(strict=True, allow_inf_nan=False)
 
 
-class _Numbers(_Strict):
+class _NumbersOfUser(_Strict):
     x: list[list[float]]
     y: list[Annotated[int, Field(ge=0, lt=CLASSES)]]
 
 
-class _Text(_Strict):
+class _TextOfUser(_Strict):
     x: list[str]
     y: list[Annotated[str, Field(min_length=1, max_length=1)]]
 
@@ -36,13 +36,13 @@ class _Text(_Strict):
 class _OfNumbers(_Strict):
     users: list[str]
     num_samples: list[int]
-    user_data: dict[str, _Numbers]
+    user_data: dict[str, _NumbersOfUser]
 
 
 class _OfText(_Strict):
     users: list[str]
     num_samples: list[int]
-    user_data: dict[str, _Text]
+    user_data: dict[str, _TextOfUser]
 
 
 FILES: dict[str, TypeAdapter[Any]] = {
