@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from browsers import browser
 from command_line import CommandLine
 from copies import Files, cifar10_binary, cifar100_python, mnist, tinyimagenet, write_folder
 from reader import Reader
@@ -16,6 +17,8 @@ from feddecorr.data.download import DownloadProgress
 from feddecorr.data.mnist import FashionMnist, Mnist
 from feddecorr.data.public import PublicData
 from feddecorr.data.tinyimagenet import TinyImageNet
+
+__all__ = ["browser"]
 
 STAND_INS: dict[type[PublicData], Callable[[], Files]] = {
     Cifar10: partial(cifar10_binary, 20),

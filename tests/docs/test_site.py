@@ -3,15 +3,30 @@
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from checks import Page, faults
+from faultless_page import faultless_page, sideways
 from markup import block, inline, table
 from pages import ROOT, all_pages
+from playwright.sync_api import Browser
 from surface import SURFACE
 
+SHOWN = (
+    "index",
+    "docs/tutorial",
+    "docs/claims",
+    "docs/splits",
+    "gallery/index",
+    "gallery/4_diagnose_a_network",
+    "reference/feddecorr",
+    "reference/settings",
+)
+"""Pages of each kind: the first, text, wide tables, headings of code, pictures, code, and what the source says."""
 
-def test_the_site_is_whole(tmp_path: Path) -> None:
+
+def test_the_site_is_whole(tmp_path: Path, browser: Browser) -> None:
     """One test, since the site is built once; examples of the gallery are shown here, and run by `make docs`."""
     build = [sys.executable, str(ROOT / "docs" / "site" / "website.py"), str(tmp_path), "--without-gallery"]
     done = subprocess.run(build, capture_output=True, text=True, check=False)
@@ -26,6 +41,18 @@ def test_the_site_is_whole(tmp_path: Path) -> None:
     index = (site / "searchindex.js").read_text()
     assert all(f'"{page.removesuffix(".md")}"' in index for page in pages)
     assert "FedDecorrLoss" in index
+    assert list(sideways_pages(browser, site)) == []
+
+
+def sideways_pages(browser: Browser, site: Path) -> Iterator[tuple[str, str, list[int]]]:
+    """Yield pages that scroll sideways, light or dark, and at which widths."""
+    for scheme in ("light", "dark"):
+        with faultless_page(browser, offline=True, color_scheme=scheme) as opened:
+            for name in SHOWN:
+                opened.goto((site / f"{name}.html").as_uri())
+                assert opened.evaluate("document.documentElement.dataset.theme") == scheme
+                if widths := sideways(opened):
+                    yield name, scheme, widths
 
 
 def test_what_is_wrong_with_a_site_is_found(tmp_path: Path) -> None:

@@ -8,6 +8,24 @@ from typing import Any
 
 from playwright.sync_api import Browser, Page
 
+WIDTHS = (1400, 768, 390)
+"""Of a desktop, a tablet and a phone."""
+
+HOLDERS = "[...document.querySelectorAll(':has(h1)')]"
+
+
+def sideways(page: Page) -> list[int]:
+    """Return the widths at which the page scrolls sideways, when it is resized to one after the other.
+
+    Or any part of it that holds the heading: a theme may let its column scroll in place of the page.
+    """
+    found = []
+    for width in WIDTHS:
+        page.set_viewport_size({"width": width, "height": 900})
+        if page.evaluate(f"{HOLDERS}.some(part => part.scrollWidth > part.clientWidth)"):
+            found.append(width)
+    return found
+
 
 @contextmanager
 def faultless_page(browser: Browser, **options: Any) -> Iterator[Page]:

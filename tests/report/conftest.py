@@ -1,18 +1,5 @@
-"""A browser for the tests of pages."""
+"""The browser."""
 
-import shutil
-from collections.abc import Iterator
+from browsers import browser
 
-import pytest
-from playwright.sync_api import Browser, sync_playwright
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """Start the system's Chromium; `make browser` installs it."""
-    program = shutil.which("chromium")
-    assert program, "there is no chromium: 'make browser' installs it"
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        yield started
-        started.close()
+__all__ = ["browser"]

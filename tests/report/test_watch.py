@@ -11,12 +11,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from itertools import islice
 from pathlib import Path
+from shutil import copytree
 from threading import Thread
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import pytest
+from benchmarks.report_opening import DRAWN
 from command_line import CommandLine
-from faultless_page import faultless_page
+from faultless_page import faultless_page, sideways
 from playwright.sync_api import Browser, Page
 from small import small
 
@@ -89,6 +91,21 @@ def test_a_run_under_way_is_followed_and_others_join(browser: Browser, tmp_path:
         assert page.evaluate("window.loadedOnce")
         first.close()
         second.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_does_not_scroll_sideways(
+    browser: Browser, done: Path, tmp_path: Path, scheme: Literal["light", "dark"]
+) -> None:
+    """Nor with a name of one long word, and a folder that cannot be read."""
+    copytree(done, tmp_path / "runs" / ("a-name" * 20))
+    copytree(done, tmp_path / "runs" / ("broken" * 20))
+    (tmp_path / "runs" / ("broken" * 20) / "rounds.jsonl").write_text("")
+    with served(tmp_path) as place, faultless_page(browser, color_scheme=scheme) as page:
+        page.goto(place)
+        page.wait_for_function(DRAWN)
+        assert page.locator(".plotly-graph-div").count() > 0
+        assert sideways(page) == []
 
 
 def test_when_the_command_has_ended_the_page_says_so(browser: Browser, done: Path) -> None:
