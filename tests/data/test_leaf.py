@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,7 @@ GOOD = images(2, 0)
 
 WRONG: list[tuple[Users, dict[str, Any], str, str]] = [
     ({"u": ([["a"] * 4], [0])}, {}, "images", r"a\.json: user_data\.u\.x\.0\.0: .*valid number.*data\.kind=images"),
+    ({"u": (["ab"], ["c"])}, {}, "images", r"user_data\.u\.x\.0: .*data\.kind is one of images, features, text"),
     ({"u": ([[0.5] * 4], [-1])}, {}, "images", r"user_data\.u\.y\.0: .*greater than or equal to 0"),
     ({"u": ([[0.5] * 4], [4096])}, {}, "images", r"user_data\.u\.y\.0: .*less than 4096"),
     ({"u": ([[0.5] * 4], [10**400])}, {}, "images", r"user_data\.u\.y\.0"),
@@ -124,6 +126,10 @@ def test_what_is_no_such_folder_is_refused(tmp_path: Path, femnist: Path) -> Non
         Leaf(path=femnist).load()
     (femnist / "train" / "c.json").write_text("{" * 100_000)
     with pytest.raises(UserError, match=r"c\.json: "):
+        Leaf(path=femnist).load()
+    (femnist / "train" / "c.json").unlink()
+    os.mkfifo(femnist / "train" / "c.json")
+    with pytest.raises(UserError, match=r"c\.json is not a file"):
         Leaf(path=femnist).load()
 
 

@@ -80,7 +80,7 @@ def test_a_federation_learns_a_table(path: Path) -> None:
 
 
 def test_networks_for_images_and_augmentation_are_refused(path: Path) -> None:
-    with pytest.raises(UserError, match="convnet is for images: tables of features are for model=mlp"):
+    with pytest.raises(UserError, match="convnet is for images: text and tables of features are for model=mlp"):
         small(f"data=table:{path}")
     with pytest.raises(UserError, match="not for a table of features"):
         small(f"data=table:{path}", "model=mlp", "data.augment=flip")

@@ -121,7 +121,9 @@ class Experiment(Config):
     def _fit_together(self) -> Experiment:
         if not self.data.images and not isinstance(self.model, MLP | Custom):
             name = MODELS.name(self.model)
-            raise ValueError(f"{name} is for images: tables of features are for model=mlp or a network of your own")
+            raise ValueError(
+                f"{name} is for images: text and tables of features are for model=mlp or a network of your own"
+            )
         if self.method.needs_sgd and not isinstance(self.training.optimizer, SGD):
             name, other = METHODS.name(self.method), OPTIMIZERS.name(self.training.optimizer)
             raise ValueError(f"{name} assumes SGD updates: it needs training.optimizer=sgd, not {other}")

@@ -134,7 +134,8 @@ class Leaf(UserData):
             problem = error.errors(include_url=False, include_input=False)[0]
             place = ".".join(brief(part) for part in problem["loc"])
             raise UserError(
-                f"{path}: {place}: {brief(problem['msg'])}; with data.kind={self.kind} it holds {WANTED[self.kind]}"
+                f"{path}: {place}: {brief(problem['msg'])}; with data.kind={self.kind} it holds {WANTED[self.kind]} "
+                f"(data.kind is one of {', '.join(WANTED)})"
             ) from error
         if sorted(found.users) != sorted(found.user_data) or len(found.num_samples) != len(found.users):
             raise UserError(f"{path}: users, num_samples and user_data are not of the same users")
