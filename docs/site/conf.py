@@ -20,7 +20,7 @@ extensions = [
     "sphinx_gallery.gen_gallery",
     "reference",
 ]
-exclude_patterns = ["README.md", "docs/gallery"]  # the first page includes the one, and of the other pages are made
+exclude_patterns = ["docs/gallery"]  # of which pages are made
 highlight_language = "text"
 smartquotes = False  # words of a command stay as they are typed
 suppress_warnings: list[str] = []  # every warning is an error
@@ -38,6 +38,7 @@ sphinx_gallery_conf = {
     "gallery_dirs": ["gallery"],
     "filename_pattern": r"\.py$",
     "within_subsection_order": "FileNameSortKey",
+    "thumbnail_size": (840, 360),  # twice of what is shown
     "download_all_examples": False,
     "remove_config_comments": True,
     "show_memory": False,

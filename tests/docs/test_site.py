@@ -36,11 +36,14 @@ def test_the_site_is_whole(tmp_path: Path, browser: Browser) -> None:
     for module, names in SURFACE.items():
         listed = Page(site / "reference" / f"{module}.html").places
         assert {f"{module}.{name}" for name in names} <= listed
-    pages = {page.path for page in all_pages()} - {"README.md"}  # which is the first page
+    pages = {page.path for page in all_pages()}
     assert [page for page in pages if not (site / page).with_suffix(".html").is_file()] == []
     index = (site / "searchindex.js").read_text()
     assert all(f'"{page.removesuffix(".md")}"' in index for page in pages)
     assert "FedDecorrLoss" in index
+    for example in (ROOT / "docs" / "gallery").glob("*.py"):
+        links = Page(site / "gallery" / f"{example.stem}.html").links
+        assert any(link.endswith(f"/{example.stem}.ipynb") for link in links)
     assert list(sideways_pages(browser, site)) == []
 
 
