@@ -6,6 +6,7 @@ from small import SETTINGS, small
 
 from feddecorr.config.overrides import read_overrides
 from feddecorr.errors import UserError
+from feddecorr.results.names import name_arm
 from feddecorr.results.study import Result, Table
 from feddecorr.results.summary import STATISTICS, Summary
 from feddecorr.sweeps.sweep import Sweep, SweepStudy, read_over
@@ -45,6 +46,16 @@ def test_a_file_may_hold_whole_tables_as_values() -> None:
         small("partition=classes", "partition.per_client=2").experiment,
         small("partition=homogeneous").experiment,
     ]
+
+
+def test_a_whole_table_is_named_by_its_kind_and_its_options() -> None:
+    over = {"regularizers": ["none", {"feddecorr": {"beta": 0.05}}], "partition": [{"name": "dirichlet", "alpha": 0.1}]}
+    arms = study(over=over).arms("", 1)
+    assert [name_arm({key: value for key, value in arm.labels.items() if key != "seed"}).whole for arm in arms] == [
+        "no regularizer, Dirichlet, α = 0.1",
+        "FedDecorr (β = 0.05), Dirichlet, α = 0.1",
+    ]
+    assert labels(over={"regularizers": ["none", "feddecorr,decov"]}) == [("none",), ("feddecorr+decov",)]
 
 
 def test_options_of_what_was_not_chosen_are_left_out() -> None:

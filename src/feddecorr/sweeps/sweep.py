@@ -21,7 +21,7 @@ from feddecorr.results.conditions import Condition, by_name
 from feddecorr.results.curves import Curve, band, per_round, spectrum
 from feddecorr.results.groups import Cell, gather
 from feddecorr.results.names import ABSENT, columns
-from feddecorr.results.study import Arm, Figure, Finding, Labels, Result, Study, Table
+from feddecorr.results.study import Arm, Figure, Finding, Label, Labels, Result, Study, Table
 from feddecorr.results.summary import STATISTICS
 from feddecorr.settings.flat import overrides, parse_settings, text, to_settings
 from feddecorr.settings.options import REGISTRIES, RunOptions
@@ -165,10 +165,20 @@ def _override(values: Mapping[str, Any], onto: Mapping[str, Any]) -> dict[str, A
 
 
 def _labels(combination: Combination, seed: int) -> Labels:
-    return {**{key: _label(value) for key, value in combination.items()}, "seed": seed}
+    """Return the values that are varied; of a whole table, the kind and each of its options."""
+    labels: dict[str, Label] = {}
+    for key, value in combination.items():
+        words = overrides(key, value) if isinstance(value, Mapping) else []
+        parts = {option: said for option, _, said in (word.partition("=") for word in words)}
+        labels |= {option: _label(read_overrides([f"value={said}"])["value"]) for option, said in parts.items()}
+        if not parts:
+            labels[key] = _label(value)
+        if key in SEVERAL:
+            labels[key] = str(labels[key]).replace(",", "+")
+    return {**labels, "seed": seed}
 
 
-def _label(value: Any) -> str | int | float:
+def _label(value: Any) -> Label:
     if value is None:
         return ABSENT
     return value if isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value)) else text(value)
