@@ -12,7 +12,7 @@ from feddecorr.collapse.representation import capture_representations, find_clas
 from feddecorr.core.randomness import seeded
 from feddecorr.errors import UserError
 from feddecorr.models import MODELS, LeNet, MobileNetV2, Model, ResNet18, ResNet20, ResNet32, Transformer
-from feddecorr.models.model import ConvolutionalModel
+from feddecorr.models.model import ConvolutionalModel, StandardizedConv2d
 from feddecorr.models.networks import PaddedShortcut, Patches
 
 CIFAR = (3, 32, 32)
@@ -250,6 +250,41 @@ def test_batch_norm_and_group_norm_have_the_same_parameters(name: str) -> None:
         for norm in ("batch", "group")
     ]
     assert shapes[0] == shapes[1]
+
+
+@pytest.mark.parametrize("name", NORMALIZED)
+def test_standardized_filters_have_mean_0_and_variance_1(name: str) -> None:
+    """Against a network of plain convolutions that holds such filters; shifting or scaling its own changes nothing."""
+    options = {"norm": "group", "weight_standardization": True}
+    network, plain = build(make(name, **options), SMALL), build(make(name, norm="group"), SMALL)
+    state = {key: value.clone() for key, value in network.state_dict().items()}
+    for key, weight in state.items():
+        if weight.ndim == 4:
+            filters = weight.flatten(1).double()
+            spread = (filters - filters.mean(1, keepdim=True)) / filters.std(1, correction=0, keepdim=True)
+            state[key] = spread.view_as(weight).float()
+    plain.load_state_dict(state)
+    x = images(3, SMALL)
+    torch.testing.assert_close(network(x), plain(x), rtol=1e-2, atol=1e-2)
+    with torch.no_grad():
+        before = network(x)
+        for layer in network.modules():
+            if isinstance(layer, StandardizedConv2d):
+                layer.weight.mul_(3).add_(0.5)
+        torch.testing.assert_close(network(x), before, rtol=1e-2, atol=1e-2)
+
+
+def test_the_gradient_of_a_standardized_filter_is_orthogonal_to_its_shift_and_its_scale() -> None:
+    """Up to ε, which is small before a deviation of 1."""
+    layer = StandardizedConv2d(3, 4, 3, bias=False).double()
+    with torch.no_grad():
+        layer.weight.normal_(generator=torch.Generator().manual_seed(0))
+    layer(images(2, SMALL).double()).square().sum().backward()
+    assert layer.weight.grad is not None
+    slope, weight = layer.weight.grad.flatten(1), layer.weight.detach().flatten(1)
+    assert float(slope.norm()) > 1
+    assert float(slope.sum(1).abs().max()) < 1e-9 * float(slope.norm())
+    assert float((slope * weight).sum(1).abs().max()) < 1e-4 * float(slope.norm())
 
 
 @pytest.mark.parametrize("name", WIDTHS)

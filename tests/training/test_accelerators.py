@@ -43,6 +43,7 @@ NETWORKS = [
     ("model=transformer", "model.width=8", "model.depth=1", "model.heads=2"),
     ("model.head=etf",),
     ("model.projection=8",),
+    ("model.norm=group", "model.weight_standardization=true"),
 ]
 OPTIONS = [
     ("data.channels=3", "data.augment=crop,flip", "training.epochs=2"),

@@ -8,8 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar, Literal, Self
 
+import torch
 from pydantic import Field, PositiveFloat, PositiveInt, field_validator, model_validator
 from torch import Tensor, nn
+from torch.nn.functional import conv2d
 
 from feddecorr.core.registry import Config
 from feddecorr.errors import UserError
@@ -21,6 +23,9 @@ Shape = tuple[int, int, int]
 
 CHANNEL_MULTIPLE = 8
 """Scaled networks have a multiple of this number of channels in every layer."""
+
+STANDARD_EPSILON = 1e-5
+"""Added to the standard deviation of a filter's weights, as in the code of Qiao et al. and of FedWSQ."""
 
 
 class Model(Config):
@@ -96,11 +101,15 @@ class ConvolutionalModel(Model):
 
     norm: Literal["batch", "group"] = Field("batch", description="BatchNorm or GroupNorm (no running statistics)")
     groups: PositiveInt = Field(8, description="groups of GroupNorm; fewer where they don't divide the channels")
+    weight_standardization: bool = Field(
+        False, description="convolve with filters whose weights have mean 0 and variance 1; meant for GroupNorm"
+    )
 
     def convolution(self, before: int, after: int, size: int = 3, *, stride: int = 1, groups: int = 1) -> nn.Sequential:
         """Return a convolution that keeps height and width (up to the stride), and its normalization."""
+        kind = StandardizedConv2d if self.weight_standardization else nn.Conv2d
         return nn.Sequential(
-            nn.Conv2d(before, after, size, stride=stride, padding=size // 2, groups=groups, bias=False),
+            kind(before, after, size, stride=stride, padding=size // 2, groups=groups, bias=False),
             self._norm(after),
         )
 
@@ -121,6 +130,19 @@ class ScalableModel(ConvolutionalModel):
         exact = self.width * published
         nearest = max(CHANNEL_MULTIPLE, int(exact + CHANNEL_MULTIPLE / 2) // CHANNEL_MULTIPLE * CHANNEL_MULTIPLE)
         return nearest + CHANNEL_MULTIPLE if nearest < 0.9 * exact else nearest
+
+
+class StandardizedConv2d(nn.Conv2d):
+    """Convolves with (W − mean)/(standard deviation + ε), filter by filter (Qiao et al., 2019).
+
+    What is trained, sent and decayed is W itself.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the maps."""
+        variance, mean = torch.var_mean(self.weight, dim=(1, 2, 3), correction=0, keepdim=True)
+        weight = (self.weight - mean) / (variance.sqrt() + STANDARD_EPSILON)
+        return conv2d(x, weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
 
 
 class Residual(nn.Module):

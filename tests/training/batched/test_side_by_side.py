@@ -35,6 +35,7 @@ ROUNDED = [
 CASES = [
     *ROUNDED,
     CONVNET + "model.norm=group model.groups=2 training.memory_format=contiguous",
+    CONVNET + "model.norm=group model.groups=2 model.weight_standardization=true",
     CONVNET + "partition=homogeneous training.max_grad_norm=0.5",
     CONVNET + "batchnorm=fixed fix_after=1 training.lr=0.001",
     CONVNET + "model.projection=6 model.head=normalized method=fedrcl",
