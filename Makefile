@@ -85,7 +85,7 @@ format: install  ## rewrite the sources in the project's style
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: install  ## speed and memory in one table, beside what is recorded (about ten minutes)
+bench: install  ## speed and memory in one table, next to what is recorded (about ten minutes)
 	$(BIN)/python -m benchmarks.table
 
 torture: install  ## kills, limits, broken input, long lives, bare environments (hours; records into results/)

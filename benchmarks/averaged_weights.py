@@ -1,4 +1,4 @@
-"""The average of the last ten rounds' weights beside the last round, without and with FedDecorr.
+"""The average of the last ten rounds' weights next to the last round, without and with FedDecorr.
 
     python -m benchmarks.averaged_weights [--seeds 20] [--record results/averaged_weights.json]
 

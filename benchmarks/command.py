@@ -24,16 +24,16 @@ IMPORT = "import torch"
 ENGINES = ("serial", "pool")
 
 
-def begin_and_end(command: list[str], told: str) -> tuple[float, float]:
+def begin_and_end(command: list[str], reported: str) -> tuple[float, float]:
     """Return the seconds until a program writes those words to standard error, and from there to its end."""
     started = now = time.perf_counter()
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         for line in process.stderr:  # until nobody holds it open
-            if told in line:
+            if reported in line:
                 now = time.perf_counter()
     if process.returncode or now == started:
-        raise RuntimeError(f"{command} ended with {process.returncode}, and told of {told}: {now != started}")
+        raise RuntimeError(f"{command} ended with {process.returncode}, and printed '{reported}': {now != started}")
     return now - started, time.perf_counter() - now
 
 
@@ -45,8 +45,8 @@ def measure(turns: int) -> dict[str, Any]:
             with tempfile.TemporaryDirectory() as folder:
                 code = f"{IMPORT}, sys; print('done', file=sys.stderr, flush=True)"
                 words = ["-m", "feddecorr", "run", *TINY, f"engine={name}", "--out", f"{folder}/run"]
-                command, told = (["-c", code], "done") if name == IMPORT else (words, "round 1/1")
-                measured.append(begin_and_end([sys.executable, *command], told))
+                command, reported = (["-c", code], "done") if name == IMPORT else (words, "round 1/1")
+                measured.append(begin_and_end([sys.executable, *command], reported))
         print(*(f"{name} {each[-1][0]:.2f} + {each[-1][1]:.2f} s" for name, each in seconds.items()), file=sys.stderr)
     start, end = ({name: min(pair[part] for pair in each) for name, each in seconds.items()} for part in (0, 1))
     return {

@@ -6,7 +6,7 @@ For each setting, three kinds of processes live side by side and take turns whil
 never evaluated, rounds that are all evaluated on 10 000 test images, and bare forward passes over the same images,
 spread over the cores. The best turn of each counts, after one to warm up. A round alone and the bare passes together
 are the floor. A bare pass takes pixels as they lie in memory, standardizes them and calls the network, a process for
-each core, and nothing else. Under `evaluation.every=auto`, one round in so many is evaluated: the cost of its average
+each core, and nothing else. Under `evaluation.every=auto`, only some rounds are evaluated: the cost of its average
 round follows.
 """
 

@@ -54,7 +54,7 @@ NORMAL = "nobody (BatchNorm)"
 ATTACKS = ("scaled", "flipped", "alie", "ipm", "labels", "statistics", "extra", "examples")
 COUNTS = {"fedavg": (1, 2, 3, 4), "scaffold": (2,), "feddyn": (2,)}
 EXTRA = ("scaffold",)
-"""Methods that send something beside the weights."""
+"""Methods that send more than weights."""
 
 
 class Cell(NamedTuple):
@@ -113,9 +113,9 @@ def main() -> None:
         left = (time.perf_counter() - started) / done * (len(missing) - done) / 60
         print(f"{done} of {len(missing)} runs, {left:.0f} minutes left: {cell.key} {found[cell]}", file=sys.stderr)
         if arguments.record and (done % KEPT == 0 or done == len(missing)):
-            told = {"settings": [*WORDS, *arguments.settings], "seeds": arguments.seeds, "rounds averaged": LAST}
+            reported = {"settings": [*WORDS, *arguments.settings], "seeds": arguments.seeds, "rounds averaged": LAST}
             ordered = {cell.key: found[cell] for cell in wanted if cell in found}
-            write_record(arguments.record, {**told, "accuracy": ordered})
+            write_record(arguments.record, {**reported, "accuracy": ordered})
     for method in arguments.methods:
         for attack, hostile in dict.fromkeys((c.attack, c.hostile) for c in wanted if c.method == method):
             means = [

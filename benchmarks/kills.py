@@ -32,7 +32,7 @@ SWEEP = [
 
 
 def start(out: Path, words: Sequence[str]) -> subprocess.Popen[bytes]:
-    """Begin or go on with the sweep, in a process group of its own."""
+    """Begin or continue the sweep, in a process group of its own."""
     command = [sys.executable, "-m", "feddecorr", *SWEEP, *words, "--out", str(out)]
     return subprocess.Popen(command, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 

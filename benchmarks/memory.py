@@ -2,7 +2,7 @@
 
     python -m benchmarks.memory [--rounds 1000] [--record results/memory.json]
 
-Four clients, of which three take part, with BatchNorm, SCAFFOLD and FedDecorr, evaluated in every round, in a pool
+Four clients, of which three are sampled, with BatchNorm, SCAFFOLD and FedDecorr, evaluated in every round, in a pool
 of two workers and in one process. Counted is the resident memory of each process; pages that processes share count
 once for each, whoever else runs on the machine. What matters is how much it grows after the first fifty rounds.
 """

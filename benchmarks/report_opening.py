@@ -36,7 +36,7 @@ DRAWN = "[...document.querySelectorAll('.plotly-graph-div')].every(figure => fig
 
 
 def make_runs(folder: Path, runs: int, rounds: int, experiment: Experiment) -> list[Path]:
-    """Return the directories of so many runs of so many rounds; they differ in the learning rate."""
+    """Return the directories of runs that differ in the learning rate."""
     first = folder / "first"
     list(run(experiment, RunOptions(rounds=1), first))
     line = json.loads((first / "rounds.jsonl").read_text())

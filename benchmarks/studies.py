@@ -4,12 +4,12 @@
 
 Four things, which take turns; the median of the turns counts:
 
-- overhead: so many equal runs by the runner on one core, over the same runs one after another in a process that does
+- overhead: equal runs by the runner on one core, over the same runs one after another in a process that does
   nothing else. The runner's time is all of it, from the call to its end, with the start of its processes.
 - busy: processor time of the runner's processes with two cores, over twice the time on the clock.
 - side by side: runs side by side on two cores, over the same runs one after another, each with a pool of two.
-- time left: what was told after the first run was done, against what it was in the end; the worst of all that was
-  told before the last twentieth.
+- time left: the estimate after the first run was done, against what it was in the end; the worst of all
+  estimates before the last twentieth.
 """
 
 from __future__ import annotations
@@ -72,12 +72,12 @@ def _one_after_another(connection: Connection, given: Sequence[tuple[Experiment,
 
 
 def by_the_runner(given: Sequence[tuple[Experiment, RunOptions]], cores: int) -> dict[str, Any]:
-    """Return the seconds of the runner, the processor time of its processes, and what it told of the time left."""
-    told: list[tuple[float, Status]] = []
+    """Return the seconds of the runner, the processor time of its processes, and what it reported of the time left."""
+    reported: list[tuple[float, Status]] = []
     used: list[float] = []
 
     def tell(status: Status) -> None:
-        told.append((time.monotonic(), status))
+        reported.append((time.monotonic(), status))
         used.append(processor_time())
 
     before = processor_time()
@@ -86,7 +86,7 @@ def by_the_runner(given: Sequence[tuple[Experiment, RunOptions]], cores: int) ->
         failures = run_all([Arm({}, *each) for each in given], Path(folder), jobs=cores, tell=tell)
         ended = time.monotonic()
     assert not failures, failures
-    left = [(ended - now, status.left) for now, status in told if status.done and status.left is not None]
+    left = [(ended - now, status.left) for now, status in reported if status.done and status.left is not None]
     errors = [abs(said - true) / true for true, said in left if true > 0.05 * (ended - started)]
     return {
         "seconds": ended - started,

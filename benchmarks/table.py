@@ -1,4 +1,4 @@
-"""All that is fast or slow in one table: every benchmark in its quick form, beside what was recorded of it.
+"""All that is fast or slow in one table: every benchmark in its quick form, next to what was recorded of it.
 
     python -m benchmarks.table [NAME …]        (`make bench` is the whole table; it takes about ten minutes)
 

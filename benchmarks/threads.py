@@ -42,7 +42,7 @@ def divisions() -> Iterator[tuple[int, int]]:
 
 
 def division(workers: int, threads: int) -> list[str]:
-    """Return the settings for so many workers with so many threads."""
+    """Return the settings for a number of workers with a number of threads each."""
     engine = ["engine=serial"] if workers == 1 else ["engine=pool", f"engine.workers={workers}"]
     return [*engine, f"training.threads={threads}"]
 

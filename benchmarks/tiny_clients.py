@@ -1,8 +1,8 @@
-"""Many tiny clients: images per second one by one, side by side and merged, beside bare PyTorch loops in the same run.
+"""Many tiny clients: images per second one by one, side by side and merged, with bare PyTorch loops in the same run.
 
     python -m benchmarks.tiny_clients [--turns 10] [--record results/tiny_clients.json]
 
-1000 clients hold 50 images of 28×28 each; 50 take part in a round, in batches of 10. The contestants take turns of a
+1000 clients hold 50 images of 28×28 each; 50 are sampled in a round, in batches of 10. The contestants take turns of a
 few rounds; the best turn of each counts. The bare loop is that of `benchmarks.speed`, which averages nothing; one for
 each core run at the same time.
 """

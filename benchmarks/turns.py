@@ -79,8 +79,8 @@ def contest(contestants: Mapping[str, Contestant], turns: int) -> dict[str, list
     found: dict[str, list[Turn]] = {name: [] for name in contestants}
     for number in range(turns + 1):
         now = {name: contestant.turn() for name, contestant in contestants.items()}
-        told = (f"{name} {turn.seconds:.3f} s" for name, turn in now.items())
-        print(f"turn {number} of {turns}:", ", ".join(told), file=sys.stderr, flush=True)
+        reported = (f"{name} {turn.seconds:.3f} s" for name, turn in now.items())
+        print(f"turn {number} of {turns}:", ", ".join(reported), file=sys.stderr, flush=True)
         if number:
             for name, turn in now.items():
                 found[name].append(turn)

@@ -52,7 +52,7 @@ def call(*words: str | Path, cwd: Path = ROOT) -> str:
 
 
 def build(out: Path) -> Path:
-    """Return the wheel, which is built from the sdist beside it: so nothing is missing there."""
+    """Return the wheel, which is built from the sdist: so nothing is missing there."""
     shutil.rmtree(out, ignore_errors=True)
     call(sys.executable, "-m", "build", "--no-isolation", "--outdir", out)  # with the backend that is locked
     files = sorted(out.iterdir())
@@ -64,12 +64,12 @@ def build(out: Path) -> Path:
 
 
 def check_content(wheel: Path) -> None:
-    """Refuse a wheel that is too large, or that has files beside the package and what is said of it."""
+    """Refuse a wheel that is too large, or that has files outside of the package and its metadata."""
     if wheel.stat().st_size >= LARGEST:
         raise SystemExit(f"{wheel} has {wheel.stat().st_size} bytes: {LARGEST} are the limit")
     strays = [name for name in zipfile.ZipFile(wheel).namelist() if not name.startswith(("feddecorr/", "feddecorr-"))]
     if strays:
-        raise SystemExit(f"{wheel} has {', '.join(strays)} beside the package")
+        raise SystemExit(f"{wheel} has {', '.join(strays)} outside of the package")
 
 
 def interpreters() -> Iterator[Path]:
@@ -85,7 +85,7 @@ def interpreters() -> Iterator[Path]:
 
 
 def _is(program: str | Path, version: str) -> bool:
-    """Tell whether a program runs and is of that version: pyenv leaves names of those that it will not start."""
+    """Return whether a program runs and is of that version: pyenv leaves names of those that it will not start."""
     ask = [str(program), "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]
     return subprocess.run(ask, capture_output=True, text=True, check=False).stdout.strip() == version
 

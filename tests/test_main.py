@@ -71,7 +71,7 @@ def test_what_is_left_is_said(unavoidable: set[str]) -> None:
 
 
 @pytest.mark.parametrize("words", [["-P", "-m", "feddecorr"], ["-I", "-m", "feddecorr"]], ids=" ".join)
-def test_nothing_at_all_is_imported_where_python_is_told_so(place: Path, words: list[str]) -> None:
+def test_nothing_at_all_is_imported_where_python_is_reported_so(place: Path, words: list[str]) -> None:
     assert imported_from(place, *words, "list", "engine") == set()
 
 

@@ -97,5 +97,5 @@ def counts() -> str:
     """Return how many claims got which verdict, and from how many runs."""
     verdicts = [claim.verdict for claim in judged() if claim.number.isdigit()]
     hold, part, fail, left = (verdicts.count(verdict) for verdict in (HOLDS, PARTLY, FAILS, OPEN))
-    told = f"Of {len(verdicts)} claims {hold} hold, {part} hold in part, {fail} do not hold and {left} are open"
-    return f"{told}, from {len(summaries())} runs"
+    reported = f"Of {len(verdicts)} claims {hold} hold, {part} hold in part, {fail} do not hold and {left} are open"
+    return f"{reported}, from {len(summaries())} runs"

@@ -79,7 +79,7 @@ TOKENS = [
 
 
 def mutate(content: bytes, chance: random.Random) -> bytes:
-    """Return the content with one to eight changes, mostly one or two: so many inputs get past the first check."""
+    """Return the content with one to eight changes, mostly one or two, so that many inputs get past the first check."""
     changed = bytearray(content)
     for _ in range(chance.choice([1, 1, 1, 2, 4, 8])):
         _change(changed, chance)
@@ -108,7 +108,7 @@ def _change(changed: bytearray, chance: random.Random) -> None:
 
 
 def torture(reader: Reader, count: int, seed: int, folder: Path) -> dict[str, Any]:
-    """Let the reader read so many broken inputs; return how often it refused, and what else happened."""
+    """Let the reader read broken inputs; return how often it refused, and what else happened."""
     for name, content in reader.whole.items():
         reader.read(folder, name, content)  # whatever is wrong with these is a mistake here
     watch = _watch()
@@ -160,7 +160,7 @@ def torture_all(names: list[str], count: int, seed: int) -> Mapping[str, dict[st
 
 
 def failed(row: Mapping[str, Any]) -> bool:
-    """Tell whether anything happened that must not."""
+    """Return whether anything happened that must not."""
     return bool(row["wrong"] or row["outside"] or row["slowest"] > SECONDS or row["memory"] > MEMORY)
 
 

@@ -85,7 +85,7 @@ def torture(method: str, *, step: int, folder: Path) -> dict[str, Any]:
 def main(words: Sequence[str] | None = None) -> None:
     """Begin again with the library loaded; then kill, print, and record if asked to."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--step", type=int, default=1, help="kill at every so many calls")
+    parser.add_argument("--step", type=int, default=1, help="kill at every N-th call")
     parser.add_argument("--methods", nargs="+", default=["fedavg", "scaffold", "moon"])
     parser.add_argument("--record", type=Path)
     arguments = parser.parse_args(words)

@@ -64,7 +64,7 @@ from feddecorr.settings.options import RunOptions
 
 CLIENTS, HOSTILE = 10, 4
 ROUNDS = 10
-"""Of a run: so many messages are changed for each start of one, times the hostile clients."""
+"""Of a run: this many messages are changed for each start of one, times the hostile clients."""
 
 WORDS = [
     f"clients={CLIENTS}", "participation=1", "partition.alpha=100", "missing=continue", f"rounds={ROUNDS}",
@@ -262,12 +262,12 @@ def _torture_runs(
         except BaseException as error:  # that is what is looked for
             if isinstance(error, KeyboardInterrupt):
                 raise
-            wrong.append(_told(number, error))
+            wrong.append(_reported(number, error))
         sent += source.sent
         try:
             refused.update(_read_back(out))
         except Exception as error:  # so is that
-            wrong.append(_told(number, error))
+            wrong.append(_reported(number, error))
     return {"messages": sent, "runs": number, "refused": refused.total(), "wrong": wrong[:20]}
 
 
@@ -301,14 +301,14 @@ def torture_introductions(count: int, chance: random.Random, folder: Path) -> di
         if chance.random() < 0.02:
             content = json.dumps(chance.choice(JSON)).encode()
         try:
-            told = {each.client: each for each in (DataSummary.from_bytes(content), *others)}
-            federation_of(experiment, told, None)
+            reported = {each.client: each for each in (DataSummary.from_bytes(content), *others)}
+            federation_of(experiment, reported, None)
         except UserError as error:
             refused += 1
             if not str(error).isprintable():
                 wrong.append(f"message {number}: {str(error)!r}")
         except Exception as error:  # that is what is looked for
-            wrong.append(_told(number, error))
+            wrong.append(_reported(number, error))
     return {"messages": count, "refused": refused, "wrong": wrong[:20]}
 
 
@@ -318,7 +318,7 @@ def _simulation() -> Simulation:
     return Simulation(experiment, evaluation=options.evaluation)
 
 
-def _told(number: int, error: BaseException) -> str:
+def _reported(number: int, error: BaseException) -> str:
     last = traceback.extract_tb(error.__traceback__)[-1]
     return f"{number}: {type(error).__name__}: {str(error)[:300]!r} at {Path(last.filename).name}:{last.lineno}"
 

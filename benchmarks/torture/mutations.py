@@ -75,7 +75,7 @@ def _change_field(update: Update, chance: random.Random) -> Update:
 
 
 def _is_whole(state: object) -> bool:
-    """Tell whether it still is tensors by name, and some."""
+    """Return whether it still is tensors by name, and some."""
     return isinstance(state, dict) and bool(state) and all(isinstance(each, Tensor) for each in state.values())
 
 

@@ -51,7 +51,7 @@ def command(words: list[str]) -> None:
 
 
 def start(out: Path, method: str, engine: str) -> ForkProcess:
-    """Begin a run or go on with it."""
+    """Begin or continue a run."""
     words = [*WORDS, *LONG, f"method={method}", f"engine={engine}"]
     going = ["resume", str(out)] if (out / "experiment.json").exists() else ["run", *words, "--out", str(out)]
     process = multiprocessing.get_context("fork").Process(target=command, args=(going,))
@@ -84,7 +84,7 @@ def kill(process: ForkProcess, victim: str, chance: random.Random) -> str:
 
 
 def orphans(group: int) -> bool:
-    """Tell whether processes of a command live on, some seconds after its end."""
+    """Return whether processes of a command live on, some seconds after its end."""
     for _ in range(100):
         try:
             os.killpg(group, 0)

@@ -7,7 +7,7 @@ and the differences between them in pairs.
 """
 
 # %%
-# ``feddecorr.ensure`` runs what is not there, goes on with what was interrupted, and finds done what is done. Start
+# ``feddecorr.ensure`` starts a run, continues an interrupted one, and skips a finished one. Start
 # this again and it takes no time.
 
 from itertools import product

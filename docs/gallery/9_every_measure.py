@@ -75,7 +75,7 @@ plt.show()
 # -----------
 #
 # Ten classes around means of their own. From right to left the samples of a class draw together: neural collapse,
-# which is good. ``cdnv`` and NC1 fall to 0, ``lidar`` tells in how many dimensions classes can be told apart, and the
+# which is good. ``cdnv`` and NC1 fall to 0, ``lidar`` says in how many dimensions classes can be separated, and the
 # probes are right on all samples. On a line (dashed) the same classes have one dimension: a dimensional collapse, in
 # which a linear head finds few of them. NC1 stays high there: it weighs every direction in which the means differ, and
 # all but one are noise.

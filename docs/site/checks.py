@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 LOADED = {("link", "href"), ("object", "data")}
-"""What a browser fetches by itself, beside everything with a `src`."""
+"""What a browser fetches by itself, in addition to everything with a `src`."""
 
 
 class Page(HTMLParser):

@@ -62,9 +62,9 @@ def _first_line(module: str, name: str) -> str:
 
 
 def _settings() -> Iterator[str]:
-    """Yield the page of all that an experiment can be told, as `feddecorr list --json` has it."""
+    """Yield the page of all settings, as `feddecorr list --json` has them."""
     yield from heading("Settings")
-    yield "What an experiment can be told, on the command line, in TOML and in Python: "
+    yield "All settings of an experiment and its run, on the command line, in TOML and in Python: "
     yield "``method=fedprox method.mu=0.01`` chooses a kind and sets an option of it."
     yield ""
     for setting, kinds in json.loads(CliRunner().invoke(command_line, ["list", "--json"]).stdout).items():
@@ -112,7 +112,7 @@ def _parameter(parameter: Parameter) -> tuple[str, str]:
 
 
 def setup(sphinx: Sphinx) -> dict[str, bool]:
-    """Have docstrings read as plain text, the options of a kind told with it, and types called by their names here."""
+    """Have docstrings read as plain text, options listed with their class, and types called by their names here."""
     sphinx.connect("autodoc-process-docstring", _docstring)
     sphinx.connect("autodoc-process-signature", _signature)
     sphinx.config.autodoc_type_aliases |= {

@@ -2,7 +2,7 @@
 
     python docs/site/website.py [FOLDER] [--without-gallery]
 
-Pages are laid out beside each other as they are in the project, so that links lead where they lead on a forge. The
+Pages are laid out as they are in the project, so that links lead where they lead on a forge. The
 gallery's examples are run, which takes the most of the time; `--without-gallery` shows them without running them.
 """
 

@@ -19,7 +19,7 @@ _came: list[float] = []
 
 
 def have_come() -> bool:
-    """Tell whether there was an interrupt: libraries turn it into errors of theirs if it meets a call from them."""
+    """Return whether there was an interrupt: libraries turn it into errors of theirs if it meets a call from them."""
     return bool(_came)
 
 

@@ -1,4 +1,4 @@
-"""A callback for Lightning that tells during validation whether the representations collapse."""
+"""A callback for Lightning that says during validation whether the representations collapse."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class CollapseMonitor(Callback):
         weight = classifier_weight(find_classifier(pl_module, self.layer))
         for index, running in self._running.items():
             place = f"/dataloader_idx_{index}" * (len(self._running) > 1)
-            found = running.tell(f"validation{place}, step {trainer.global_step}", weight)
+            found = running.diagnose(f"validation{place}, step {trainer.global_step}", weight)
             if found is not None:
                 self.diagnoses[index] = found
                 numbers = {f"collapse/{name}{place}": value for name, value in running.numbers(found).items()}

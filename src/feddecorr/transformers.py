@@ -1,4 +1,4 @@
-"""A callback for Hugging Face's Trainer that tells during evaluation whether the representations collapse."""
+"""A callback for Hugging Face's Trainer that says during evaluation whether the representations collapse."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class CollapseCallback(TrainerCallback):
     def _tell(self, state: TrainerState, metrics: dict[str, float]) -> dict[str, float]:
         prefix = next((name.removesuffix("_runtime") for name in metrics if name.endswith("_runtime")), "eval")
         weight = classifier_weight(find_classifier(self._model, self.layer))
-        found = self._running.tell(f"{prefix}, step {state.global_step}", weight)
+        found = self._running.diagnose(f"{prefix}, step {state.global_step}", weight)
         if found is None:
             return {}
         self.diagnosis = found

@@ -10,7 +10,7 @@ TINY = [
 
 
 def test_every_method_is_measured() -> None:
-    """FedAvg also with FedDecorr, methods with references also on augmented images, beside FedAvg on such."""
+    """FedAvg also with FedDecorr, methods with references also on augmented images, as is FedAvg."""
     found = methods_cost.measure(list(METHODS.table), repeats=1, settings=TINY)
     augmented = {f"{name}{methods_cost.AUGMENTED}" for name in ("fedavg", *methods_cost.WITH_REFERENCES)}
     assert set(found["ratio to FedAvg"]) == {*METHODS.table, *augmented, f"fedavg{methods_cost.DECORRELATED}"}

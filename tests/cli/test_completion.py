@@ -33,6 +33,6 @@ def test_what_is_installed_for_a_shell_completes_commands(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
-def test_other_shells_are_told_what_to_source(shell: str, tmp_path: Path) -> None:
+def test_other_shells_are_reported_what_to_source(shell: str, tmp_path: Path) -> None:
     variables = f"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION=1 feddecorr --show-completion {shell}"
     assert "_FEDDECORR_COMPLETE=complete_" in bash(variables, tmp_path).stdout

@@ -35,7 +35,7 @@ def test_features_are_answered_in_numbers_words_and_a_picture(feddecorr: Command
     assert outcome.code == 0
     assert "numerical_rank" in outcome.out
     assert "of 40 possible dimensions" in outcome.out
-    assert "cannot be told without labels" in outcome.out
+    assert "Without labels or another model" in outcome.out
     assert str(Path("diagnosis.html").resolve()) in outcome.err.replace("\n", "")
     assert "src=" not in Path("diagnosis.html").read_text().split("<body>")[1]
 

@@ -173,7 +173,7 @@ def test_nothing_is_promised_when_nothing_is_finished(feddecorr: CommandLine, tm
 
 
 @pytest.mark.parametrize("engine", ["serial", "pool"])
-def test_a_fault_in_one_s_own_method_is_told_with_file_and_line(
+def test_a_fault_in_the_users_method_is_reported_with_file_and_line(
     feddecorr: CommandLine, tmp_path: Path, engine: str
 ) -> None:
     settings = write_settings(tmp_path / "small.json")
@@ -181,7 +181,7 @@ def test_a_fault_in_one_s_own_method_is_told_with_file_and_line(
     assert failed.code == 1
     assert 'outside.py", line' in failed.err
     assert "Finished rounds are kept (1): once the cause is fixed, 'feddecorr resume" in failed.err
-    assert failed.err.splitlines()[-1] == "error: client 1 failed in round 2: ZeroDivisionError: as it was told to"
+    assert failed.err.splitlines()[-1] == "error: client 1 failed in round 2: ZeroDivisionError: on purpose"
 
 
 def test_the_version_and_help_are_where_they_are_looked_for(feddecorr: CommandLine) -> None:

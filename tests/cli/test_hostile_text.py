@@ -232,11 +232,11 @@ def test_what_a_file_claims_to_be_its_command_is_never_shown(feddecorr: CommandL
     known, options = small("rounds=2")
     readable = {**line, "experiment": known.to_dict(), "options": options.to_dict()}
     (place / "records.jsonl").write_text(f"{json.dumps(line)}\n{json.dumps(readable)}\n")
-    told = feddecorr("claims", "records.jsonl", "costs", "--json")
-    assert told.code == 0, told.err
+    reported = feddecorr("claims", "records.jsonl", "costs", "--json")
+    assert reported.code == 0, reported.err
     assert feddecorr("records", "records.jsonl", "-o", "kept.jsonl").code == 0
     kept = [json.loads(line)["command"] for line in (place / "kept.jsonl").read_text().splitlines()]
-    assert TYPED_IN not in told.out
+    assert TYPED_IN not in reported.out
     assert TYPED_IN not in kept
     assert any(word.startswith("feddecorr run ") and "clients=4" in word for word in kept)
     assert SETTINGS["clients"] == 4

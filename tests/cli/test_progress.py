@@ -19,7 +19,7 @@ END = Status(total=4, done=3, failed=1, running=[], elsewhere=0, left=0.0)
 
 @dataclass
 class Clock:
-    """Time that passes when it is told to."""
+    """Time that passes on demand."""
 
     now: float = 1000.0
 
@@ -65,7 +65,7 @@ def test_lines_come_now_and_then_with_the_time_left(clock: Clock, capsys: pytest
 
 
 @pytest.mark.parametrize(("seconds", "words"), [(30, "30 s"), (119, "119 s"), (120, "2 min"), (9000, "2 h 30 min")])
-def test_long_times_are_told_in_larger_units(
+def test_long_times_are_reported_in_larger_units(
     clock: Clock, capsys: pytest.CaptureFixture[str], seconds: int, words: str
 ) -> None:
     with Progress() as progress:
@@ -175,7 +175,7 @@ def test_elsewhere_than_in_a_terminal_lines_come_now_and_then_and_at_the_end(scr
 
 
 @pytest.mark.parametrize("screen", [False], indirect=True)
-def test_lack_of_memory_is_told(screen: StringIO) -> None:
+def test_lack_of_memory_is_reported(screen: StringIO) -> None:
     with follow_runs("small") as tell:
         tell(Status(total=2, done=0, failed=0, running=[], elsewhere=0, left=None, short_of_memory=True))
     assert screen.getvalue() == "small: 0 of 2 runs done, memory allows no more at once\n"
@@ -185,7 +185,7 @@ def test_lack_of_memory_is_told(screen: StringIO) -> None:
     ("seconds", "text"),
     [(0.4, "0 s"), (119, "119 s"), (121, "2 min"), (5340, "89 min"), (9000, "2 h 30 min"), (3e5, "3.5 days")],
 )
-def test_a_time_is_told_in_the_units_that_matter(seconds: float, text: str) -> None:
+def test_a_time_is_reported_in_the_units_that_matter(seconds: float, text: str) -> None:
     assert duration(seconds) == text
 
 

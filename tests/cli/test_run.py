@@ -29,15 +29,15 @@ def test_results_and_progress_go_separate_ways(feddecorr: CommandLine, tmp_path:
     assert "\x1b" not in done.out + done.err
 
 
-def test_without_test_images_the_terms_of_the_objective_are_told(
+def test_without_test_images_the_terms_of_the_objective_are_reported(
     feddecorr: CommandLine, tmp_path: Path, settings: Path
 ) -> None:
     feddecorr("run", settings, "rounds=1", "--out", tmp_path / "run")
     forget_models(tmp_path / "run")
-    told = feddecorr("resume", tmp_path / "run")
-    assert told.code == 0
-    assert "round 1, cross_entropy " in told.out
-    assert "accuracy" not in told.out
+    reported = feddecorr("resume", tmp_path / "run")
+    assert reported.code == 0
+    assert "round 1, cross_entropy " in reported.out
+    assert "accuracy" not in reported.out
 
 
 def test_without_out_the_directory_is_named_by_the_experiment(
@@ -81,7 +81,7 @@ def test_a_failing_client_ends_with_its_name_and_the_way_on(
 ) -> None:
     failed = feddecorr("run", settings, "method=outside:Failing", "--out", tmp_path / "run")
     assert failed.code == 1
-    assert "client 1 failed in round 2: ZeroDivisionError: as it was told to" in failed.err
+    assert "client 1 failed in round 2: ZeroDivisionError: on purpose" in failed.err
     assert f"feddecorr resume {tmp_path / 'run'}" in failed.err
 
 

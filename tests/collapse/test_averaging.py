@@ -25,7 +25,7 @@ def spread(*variances: float) -> Measures:
     return measure_spread(Principal(Moments.of(torch.cat([z, -z]))))
 
 
-def told(local: float, averaged: float, layers: dict[str, tuple[float, float]] | None = None) -> AveragedRound:
+def reported(local: float, averaged: float, layers: dict[str, tuple[float, float]] | None = None) -> AveragedRound:
     found = Averaging(3, local, averaged, 0.2, 0.1)
     way = Way(4, [0.0, 1.0], [local, averaged], [0.5, None])
     return AveragedRound("a", found, averaged, {4: local}, {4: 0.2}, [way], layers or {})
@@ -56,7 +56,7 @@ def test_what_has_no_dimension_has_no_ratio() -> None:
     assert averaging_effect([0.0, 4.0], 1.0) is None
     assert averaging_effect([4.0], 0.0) is None
     assert averaging_effect([], 1.0) is None
-    assert "adds all of them" in " ".join(told(0.0, 2.0).answer())
+    assert "adds all of them" in " ".join(reported(0.0, 2.0).answer())
 
 
 @pytest.mark.parametrize(
@@ -68,18 +68,18 @@ def test_what_has_no_dimension_has_no_ratio() -> None:
     ],
 )
 def test_the_answer_is_said(local: float, averaged: float, words: str) -> None:
-    assert words in " ".join(told(local, averaged).answer())
+    assert words in " ".join(reported(local, averaged).answer())
 
 
 def test_the_layer_that_loses_most_is_named() -> None:
     """By the part of its dimensions; layers that gain are not."""
-    found = told(10.0, 6.0, {"first": (20.0, 18.0), "second": (4.0, 2.0), "third": (3.0, 5.0)})
+    found = reported(10.0, 6.0, {"first": (20.0, 18.0), "second": (4.0, 2.0), "third": (3.0, 5.0)})
     assert "what 'second' takes in: 4.0 dimensions in local models, 2.0" in found.answer()[-1]
-    assert "Layer by layer" not in " ".join(told(10.0, 6.0, {"third": (3.0, 5.0)}).answer())
+    assert "Layer by layer" not in " ".join(reported(10.0, 6.0, {"third": (3.0, 5.0)}).answer())
 
 
 def test_tables_and_the_document_hold_it_all() -> None:
-    found = told(10.0, 6.0, {"first": (20.0, 18.0)})
+    found = reported(10.0, 6.0, {"first": (20.0, 18.0)})
     assert [row[0] for row in found.rows()] == ["client 4", "mean of the clients'", "their average"]
     assert all(len(row) == len(found.HEADINGS) for row in found.rows())
     assert all(len(row) == len(found.LAYER_HEADINGS) for row in found.layer_rows())

@@ -41,7 +41,7 @@ def test_every_measure_is_a_declared_field() -> None:
 
 
 @pytest.mark.parametrize(("dead", "said"), [(0, False), (1, False), (3, True)])
-def test_many_dead_features_are_told_with_what_works_against_them(dead: int, *, said: bool) -> None:
+def test_many_dead_features_are_reported_with_what_works_against_them(dead: int, *, said: bool) -> None:
     """A tenth of all, or more; one of twenty is only counted."""
     z = torch.randn(90, 20, generator=torch.Generator().manual_seed(0))
     z[:, :dead] = 0

@@ -35,7 +35,7 @@ def test_scale_matters_not_and_labels_are_names() -> None:
     assert feddecorr.probe(1e-3 * train_z, 7 - 3 * train_y, 1e-3 * test_z, 7 - 3 * test_y) == feddecorr.probe(*DATA)
 
 
-def test_separate_classes_are_told_apart_and_collapsed_features_tell_the_most_frequent() -> None:
+def test_separate_classes_are_distinguished_and_collapsed_features_tell_the_most_frequent() -> None:
     y = torch.arange(40) % 4
     assert feddecorr.probe(torch.eye(4)[y], y, torch.eye(4)[y], y) == (1, 1)
     often = torch.tensor([0] * 30 + [1] * 10)

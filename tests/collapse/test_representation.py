@@ -187,7 +187,7 @@ def test_a_model_without_any_candidate_asks_for_a_name() -> None:
     assert find_classifier(model, "1") is model[1]
 
 
-def test_nothing_seen_is_told_with_its_possible_reasons(x: Tensor) -> None:
+def test_nothing_seen_is_reported_with_its_possible_reasons(x: Tensor) -> None:
     """Before any pass, and when the model does not call the layer; `hasattr` tells it, too."""
     model = Unused()
     with capture_representations(model) as seen:
@@ -265,7 +265,7 @@ def test_compiled_models_are_caught_in_one_graph(net: Net, backend: str) -> None
             compiled(x)
 
 
-def test_code_compiled_without_the_hook_is_told(net: Net, x: Tensor) -> None:
+def test_code_compiled_without_the_hook_is_reported(net: Net, x: Tensor) -> None:
     """PyTorch does not look for new hooks; the error says what helps, and forgetting that code helps as well."""
     torch.compiler.reset()
     compiled: Any = torch.compile(net, backend="eager")

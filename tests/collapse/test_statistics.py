@@ -47,7 +47,7 @@ def test_large_means_cost_no_accuracy(mean: float) -> None:
 
 
 def test_a_constant_feature_has_exactly_no_variance() -> None:
-    """Also after merging: a dead feature is told by zero, not by a small number."""
+    """Also after merging: a dead feature is recognized by zero, not by a small number."""
     z, _ = draw()
     z[:, 2] = 0.1
     merged = reduce(add, map(Moments.of, z.split(17)))

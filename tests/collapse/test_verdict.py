@@ -11,7 +11,7 @@ from feddecorr.collapse.verdict import VERDICTS, Recorded, looks_untrained, reco
 
 
 def classes_in(dimensions: int, *, classes: int = 20, spread: float = 0.3, width: int = 32) -> Diagnosis:
-    """Return the diagnosis of classes whose means lie in so many of the features, with noise in all of them."""
+    """Return the diagnosis of classes whose means lie in some of the features, with noise in all of them."""
     stream = torch.Generator().manual_seed(0)
     means = torch.zeros(classes, width, dtype=torch.float64)
     means[:, :dimensions] = torch.randn(classes, dimensions, generator=stream, dtype=torch.float64)

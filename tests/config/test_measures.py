@@ -73,10 +73,10 @@ def test_settings_and_words_are_read_back() -> None:
 
 
 @pytest.mark.parametrize(("when", "rounds"), [("last", [2]), ("always", [1, 2])])
-def test_what_needs_labels_is_told_where_labels_are_measured(when: str, rounds: list[int]) -> None:
+def test_what_needs_labels_is_reported_where_labels_are_measured(when: str, rounds: list[int]) -> None:
     experiment = small("evaluation.measures=outside:Farthest", f"evaluation.label_measures={when}", "rounds=2")
-    told = [record.round for record in run(*experiment) if record.model is not None and record.model.measures]
-    assert told == rounds
+    reported = [record.round for record in run(*experiment) if record.model is not None and record.model.measures]
+    assert reported == rounds
 
 
 def test_a_name_that_is_taken_is_refused() -> None:
@@ -85,7 +85,7 @@ def test_a_name_that_is_taken_is_refused() -> None:
 
 
 def test_plain_functions_will_do_for_a_diagnosis() -> None:
-    """And what is not finite cannot be told."""
+    """And what is not finite is left out."""
     loader = [torch.randn(20, 6)]
     further: dict[str, CustomMeasure] = {
         "gini": Gini(),

@@ -40,12 +40,14 @@ def passes(update: Update) -> int:
         (["training.steps=9"], 4, [4, 4, 1]),
     ],
 )
-def test_local_work_is_told_in_epochs_parts_of_them_or_steps(words: list[str], batches: int, steps: list[int]) -> None:
+def test_local_work_is_reported_in_epochs_parts_of_them_or_steps(
+    words: list[str], batches: int, steps: list[int]
+) -> None:
     assert small(*words).experiment.training.steps_per_epoch(batches) == steps
 
 
 def test_as_many_steps_as_two_epochs_have_are_two_epochs() -> None:
-    """To the last bit; and a client takes the steps that it is told to take."""
+    """To the last bit; and a client takes exactly these steps."""
     whole = train("training.epochs=2")
     assert digest(train(f"training.steps={passes(whole)}").weights) == digest(whole.weights)
     assert passes(train("training.steps=3")) == 3

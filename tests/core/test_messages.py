@@ -24,7 +24,7 @@ def test_messages_come_back() -> None:
 
 
 def said(**changes: Any) -> bytes:
-    """Return an update of which something is otherwise beside its tensors."""
+    """Return an update in which something apart from its tensors is changed."""
     _, note = unpack(to_bytes(UPDATE))
     return save({f"weights/{name}": each for name, each in STATE.items()}, {NOTE: json.dumps({**note, **changes})})
 

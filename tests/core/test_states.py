@@ -25,7 +25,7 @@ def test_one_bad_number_among_many_is_found(dtype: torch.dtype, bad: float) -> N
     assert not_finite({**fair, "b": spoilt, "c": -spoilt}) == ["b", "c"]
 
 
-def test_a_misfit_is_told_by_name() -> None:
+def test_a_misfit_is_reported_by_name() -> None:
     expected = {"a": torch.ones(2), "b": torch.ones(3)}
     assert misfits(expected, expected, types=True) == []
     found = misfits({"a": torch.ones(3), "c": torch.ones(1)}, expected)
@@ -90,12 +90,12 @@ def test_the_state_of_a_record_is_what_load_state_dict_takes(tmp_path: Path, fed
         "data.channels=1",
         "data.size=8",
     ]
-    told = [
+    reported = [
         feddecorr(
             "diagnose", "--model", "outside:Tied", "--weights", file, *words, "--picture", tmp_path / "p", "--json"
         )
         for file in files
     ]
-    found = [{**each.document, "name": "", "picture": "", "answer": ""} for each in told]
+    found = [{**each.document, "name": "", "picture": "", "answer": ""} for each in reported]
     assert found[0] == found[1]
     assert found[0]["accuracy"] == record.accuracy

@@ -147,7 +147,7 @@ def test_trust_does_not_reach_into_the_working_directory(
 
 
 @pytest.mark.parametrize("way", ["said", "trusted", "allowed"])
-def test_one_s_own_code_is_run_when_it_is_named_or_trusted(
+def test_the_users_code_is_run_when_it_is_named_or_trusted(
     place: Path, feddecorr: CommandLine, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     name = f"{place.name}:Failing"
@@ -167,7 +167,7 @@ def test_one_s_own_code_is_run_when_it_is_named_or_trusted(
     assert feddecorr("export", "runs/a", "--to", "safetensors", "-o", "model.safetensors", *trusting).code == 0
 
 
-def test_processes_find_one_s_own_module_and_this_one_s_search_path_is_left_alone(place: Path) -> None:
+def test_processes_find_the_users_module_and_this_one_s_search_path_is_left_alone(place: Path) -> None:
     before, finders = sys.path.copy(), sys.meta_path.copy()
     words = [f"method={place.name}:Failing", "method.round=9", "rounds=1"]
     alone = result(run(*small(*words)))
@@ -189,7 +189,7 @@ def test_a_task_from_elsewhere_names_code_only_for_who_trusts_its_sender() -> No
     assert Task.from_dict(document, trust=True).experiment == small("method=outside:Failing").experiment
 
 
-def test_a_run_with_one_s_own_kind_needs_no_trust_where_the_experiment_is_given(tmp_path: Path) -> None:
+def test_a_run_with_the_users_kind_needs_no_trust_where_the_experiment_is_given(tmp_path: Path) -> None:
     experiment, options = small("method=outside:Failing", "method.round=9", "rounds=2")
     list(run(*small("method=outside:Failing", "method.round=9", "rounds=1"), tmp_path / "run"))
     rest = result(resume(tmp_path / "run", experiment, options))

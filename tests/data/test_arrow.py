@@ -255,7 +255,7 @@ def test_neither_the_working_directory_nor_the_environment_matters(tmp_path: Pat
     assert not (tmp_path / "run").exists()
 
 
-def test_no_room_for_another_process_is_told(tmp_path: Path) -> None:
+def test_no_room_for_another_process_is_reported(tmp_path: Path) -> None:
     (tmp_path / "a.parquet").write_bytes(write_parquet(pictures(3)))
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     with ArrowReader() as tables:

@@ -33,7 +33,7 @@ def quiet(*_: object) -> None:
 
 def test_a_file_is_downloaded_once_with_progress_up_to_its_size(server: Server, tmp_path: Path) -> None:
     seen: Seen = []
-    path = download(remote(server), tmp_path, lambda *told: seen.append(told))
+    path = download(remote(server), tmp_path, lambda *reported: seen.append(reported))
     assert path.read_bytes() == CONTENT
     assert [path.name for path in tmp_path.iterdir()] == ["file.tar.gz"]
     assert seen[-1] == ("downloading file.tar.gz", len(CONTENT), len(CONTENT))

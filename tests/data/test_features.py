@@ -55,7 +55,7 @@ def files(tmp_path: Path) -> Path:
     ],
 )
 def test_every_format_says_the_same(files: Path, features: str, labels: str | None) -> None:
-    """Numbers are numbers, with labels of their own file, from beside the features, or by names."""
+    """Numbers are numbers, with labels of their own file, from their own column, or by names."""
     expected = look(files / "z.npy", files / "y.npy").to_dict()
     found = look(files / features, None if labels is None else files / labels).to_dict()
     assert found.pop("singular_values") == pytest.approx(expected.pop("singular_values"))

@@ -125,7 +125,7 @@ def test_a_federation_learns_it(tmp_path: Path) -> None:
     assert record.accuracy is not None
 
 
-def test_what_is_not_there_is_told(tmp_path: Path) -> None:
+def test_what_is_not_there_is_reported(tmp_path: Path) -> None:
     made().save_to_disk(str(tmp_path / "set"))
     with pytest.raises(UserError, match="no column 'image': did you mean 'img'"):
         HuggingFace(path=tmp_path / "set", image="image").load()

@@ -21,7 +21,7 @@ def claiming(width: int, height: int) -> bytes:
 def test_a_size_is_believed_only_of_a_file_that_can_hold_it(
     size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever others have told Pillow of its own limit."""
+    """Whatever others have set Pillow's own limit to."""
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", None)
     with pytest.raises(UserError, match="claims to have"):
         decode("a.png", claiming(*size), size=8)

@@ -57,21 +57,21 @@ def quiet(*_: object) -> None:
 
 
 def test_the_first_source_that_works_fills_the_cache_and_nothing_else_is_left(folder: Path, tmp_path: Path) -> None:
-    told: list[str] = []
+    reported: list[str] = []
     wrong = write_folder(tmp_path / "wrong", cifar10_python(count=9))
     good = write_tar(tmp_path / "good.tgz", cifar10_sheets())
     sources = (Shelf(None, "empty"), Shelf(wrong, "wrong"), Shelf(good, "good"), Shelf(None, "unused"))
-    file = fetch(recipe(*sources), lambda what, *_: told.append(what))
+    file = fetch(recipe(*sources), lambda what, *_: reported.append(what))
     assert file == folder / "cifar10.safetensors"
     assert sorted(path.name for path in folder.rglob("*")) == ["cifar10.lock", "cifar10.safetensors", "downloads"]
     about = cache.describe("cifar10")
     assert about is not None
     assert (about.source, about.note) == ("good", "")
-    assert "empty: it is empty" in told
-    assert any("45 of 50 training images" in line for line in told)
+    assert "empty: it is empty" in reported
+    assert any("45 of 50 training images" in line for line in reported)
 
 
-def test_when_all_sources_fail_each_is_named_and_the_way_out_is_told(folder: Path) -> None:
+def test_when_all_sources_fail_each_is_named_and_the_way_out_is_reported(folder: Path) -> None:
     with pytest.raises(RunError, match=r"cifar10 could not be fetched .a: it is empty; b: it is empty.*--from"):
         fetch(recipe(Shelf(None, "a"), Shelf(None, "b")), quiet)
     assert not (folder / "cifar10.safetensors").exists()

@@ -154,7 +154,7 @@ def test_classes_of_one_number_have_one_order(tmp_path: Path) -> None:
     assert TableFile(path=tmp_path / "a.csv").load().classes == (*sorted(names[:-1]), "x")
 
 
-def test_what_cannot_be_read_is_told(path: Path, tmp_path: Path) -> None:
+def test_what_cannot_be_read_is_reported(path: Path, tmp_path: Path) -> None:
     wrong = {
         "a word": table().assign(large="many"),
         "a gap": table().assign(large=[None, *range(ROWS - 1)]),

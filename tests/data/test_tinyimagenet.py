@@ -21,7 +21,7 @@ def test_labels_of_validation_images_come_from_the_annotations(tmp_path: Path) -
 
 
 def test_classes_are_numbered_in_the_order_of_their_names_and_named_by_words(tmp_path: Path) -> None:
-    """Two classes of the same word are told apart by their WordNet numbers."""
+    """Two classes of the same word are distinguished by their WordNet numbers."""
     dataset = RECIPE.read(write_folder(tmp_path, tinyimagenet()))
     assert dataset.classes == ("egyptian cat", "crane (n02)", "crane (n03)")
     assert dataset.train.labels.tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2]

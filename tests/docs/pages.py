@@ -168,7 +168,7 @@ def _split(line: str) -> tuple[str, ...]:
 
 
 def has_commands(text: str) -> bool:
-    """Tell whether a line of the text begins as a command does, perhaps after a prompt."""
+    """Return whether a line of the text begins as a command does, perhaps after a prompt."""
     return any(line.lstrip("$ ").startswith(PROGRAMS) for line in text.splitlines())
 
 

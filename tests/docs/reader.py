@@ -63,7 +63,7 @@ class Reader:
         monkeypatch.setattr(BaseServer, "serve_forever", interrupt)  # pages are shown until Ctrl-C
 
     def follow(self, page: Page) -> None:
-        """Do all that the page says, in its order; what does not work is told with its place."""
+        """Do all that the page says, in its order; what does not work is reported with its place."""
         for piece in page.pieces:
             try:
                 if isinstance(piece, Block):
@@ -227,7 +227,7 @@ def interrupt(*_: object, **__: object) -> None:
 
 
 def read_settings(settings: dict[str, Any]) -> None:
-    """See that a file holds an experiment, and perhaps beside it what a sweep does with it."""
+    """See that a file holds an experiment, and perhaps what a sweep does with it."""
     Sweep.parse(settings.pop("sweep", {}))
     parse_settings(settings)
 
@@ -274,7 +274,7 @@ def shortly(start: Callable[..., object]) -> Callable[..., object]:
 
 
 def is_only_parsed(command: str) -> bool:
-    """Tell whether a command has no quick form."""
+    """Return whether a command has no quick form."""
     return any(f"{command} ".startswith(f"{start} ") for start in ONLY_PARSED)
 
 

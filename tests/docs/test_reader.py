@@ -34,7 +34,7 @@ WRONG = {
     "a command that a sentence names": ("Use `feddecorr data fetch NAME`.", "no command 'fetch' in 'data'"),
     "an option that a sentence names": ("Use `feddecorr data get NAME --form FILE`.", "'get' has no option --form"),
     "a name in Python": ("There is `feddecorr.collapse.Spectrum`.", "no attribute 'Spectrum'"),
-    "a program that nobody told how to run": (fenced("sh", "conda install feddecorr"), "among the allowances"),
+    "a program without a rule to run it": (fenced("sh", "conda install feddecorr"), "among the allowances"),
     "more of a shell than a command": (fenced("sh", "feddecorr list | head"), "more than a plain command"),
     "an option of a benchmark": (
         fenced("sh", "python -m benchmarks.augmentation_cost --repeat 1 --sizes 8"),
@@ -50,7 +50,7 @@ WRONG = {
     "a setting in a file": (fenced("toml", "[training]\nepoch = 10"), "unknown option 'epoch'"),
     "a file that is no TOML": (fenced("toml", "rounds: 10"), "TOMLDecodeError"),
     "a document that is no JSON": (fenced("json", "{rounds: 10}"), "JSONDecodeError"),
-    "a language that nobody told how to run": (
+    "a language without a rule to run it": (
         fenced("fortran", "PRINT *, 1"),
         "'fortran' is no language that is known",
     ),

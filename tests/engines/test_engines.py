@@ -85,7 +85,7 @@ def test_a_client_that_raises_is_named_and_the_run_can_go_on(tmp_path: Path, eng
     out = tmp_path / "run"
     records = run(*small("method=outside:Failing", f"engine={engine}", *words.split()), out)
     next(records)
-    with pytest.raises(RunError, match="client 1 failed in round 2: ZeroDivisionError: as it was told to"):
+    with pytest.raises(RunError, match="client 1 failed in round 2: ZeroDivisionError: on purpose"):
         next(records)
     directory = RunDirectory.open(out)
     assert directory.finished_rounds() == 1

@@ -80,9 +80,9 @@ def test_clients_cannot_widen_the_model_without_end_by_turns() -> None:
     """Each of them names no more classes than it may, and all together far more."""
     half = MOST_CLASSES // 2 + 1
     lists = [tuple(f"{client}-{n}" for n in range(half)) for client in range(2)]
-    told = [DataSummary(client, 5, FAIR.shape, names, FAIR.sums) for client, names in enumerate(lists)]
+    reported = [DataSummary(client, 5, FAIR.shape, names, FAIR.sums) for client, names in enumerate(lists)]
     with pytest.raises(UserError, match=f"{2 * half} classes"):
-        federation_of(small("clients=2").experiment, dict(enumerate(told)), None)
+        federation_of(small("clients=2").experiment, dict(enumerate(reported)), None)
 
 
 def test_sums_of_any_pixels_are_possible_and_add_up() -> None:

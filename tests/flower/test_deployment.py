@@ -184,7 +184,7 @@ def test_two_nodes_that_claim_the_same_client_are_both_named(
 
 def test_a_node_that_cannot_take_part_says_why(configs: dict[int, dict[str, Any]], tmp_path: Path) -> None:
     configs[101]["data"] = "npz:/there/is/no.npz"
-    with pytest.raises(RunError, match=r"node 101 cannot take part: there is no file /there/is/no.npz"):
+    with pytest.raises(RunError, match=r"node 101 cannot participate: there is no file /there/is/no.npz"):
         connect(LocalGrid(configs), elsewhere(), tmp_path / "run")
     configs[101] = {"client": 1, "dat": "digits"}
     with pytest.raises(RunError, match="unknown in --node-config: dat"):
@@ -201,7 +201,7 @@ def test_a_node_that_cannot_take_part_in_a_begun_run_is_left_out_by_the_policy(
     records = ensure(*experiment, tmp_path / "run", through=connect(grid, experiment, tmp_path / "run", said=said))
     next(records)
     grid.configs[999] = {**grid.configs.pop(101), "data": "npz:/there/is/no.npz"}
-    why = "node 999 cannot take part: there is no file /there/is/no.npz"
+    why = "node 999 cannot participate: there is no file /there/is/no.npz"
     if policy == "fail":
         with pytest.raises(RunError, match=why):
             next(records)
@@ -226,7 +226,7 @@ def test_other_data_than_the_run_began_with_are_refused(configs: dict[int, dict[
     experiment = elsewhere("rounds=2")
     next(ensure(*experiment, tmp_path / "run", through=connect(LocalGrid(configs), experiment, tmp_path / "run")))
     configs[101]["data"], configs[102]["data"] = configs[102]["data"], configs[101]["data"]
-    with pytest.raises(RunError, match=r"client [12]'s node 10[12] cannot take part: it came back with other data"):
+    with pytest.raises(RunError, match=r"client [12]'s node 10[12] cannot participate: it came back with other data"):
         next(ensure(*experiment, tmp_path / "run", through=connect(LocalGrid(configs), experiment, tmp_path / "run")))
 
 

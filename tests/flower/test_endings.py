@@ -117,9 +117,9 @@ def test_a_run_that_fails_and_one_that_is_interrupted(tmp_path: Path, start: Sta
     failing.wait_for(lambda: {"raylet", "gcs_server"} <= set(failing.family().values()))
     seen = failing.family()
     assert failing.process.wait() == 1
-    told = failing.errors.read_text()
-    assert "client 1 failed in round 2: ZeroDivisionError: as it was told to" in told
-    assert 'raise ZeroDivisionError("as it was told to")' in told
+    reported = failing.errors.read_text()
+    assert "client 1 failed in round 2: ZeroDivisionError: on purpose" in reported
+    assert 'raise ZeroDivisionError("on purpose")' in reported
     check_nothing_left(failing, set(seen))
 
     repaired = small("method=outside:Failing", "method.round=1000", "rounds=1000", *words[:2])
@@ -158,8 +158,8 @@ def test_a_run_whose_flower_is_killed(tmp_path: Path, start: Start) -> None:
     (relay,) = (pid for pid in seen if psutil.Process(pid).cmdline()[2:4] == ["-m", SIMULATION_APP])
     psutil.Process(relay).kill()
     assert orphaned.process.wait() == 1
-    told = orphaned.errors.read_text()
-    assert "Flower's simulation ended before the run did" in told
-    assert "Flower's log ends with:\n" in told
-    assert f"'feddecorr resume {out}' continues" in told
+    reported = orphaned.errors.read_text()
+    assert "Flower's simulation ended before the run did" in reported
+    assert "Flower's log ends with:\n" in reported
+    assert f"'feddecorr resume {out}' continues" in reported
     check_nothing_left(orphaned, set(seen))

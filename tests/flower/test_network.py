@@ -237,9 +237,11 @@ def test_a_run_survives_a_node_and_an_interrupt(site: Site) -> None:
     # Meanwhile, another run asks for one client more than there are nodes.
     site.write_app("more", f"clients={CLIENTS + 1}", "missing=fail", "engine.wait=1", out="no-run")
     assert site.run("more", app="more").wait(timeout=600) == 1
-    told = site.printed("more")
-    assert re.search(rf"waiting for clients? (\d, )*{CLIENTS}, at most 1 seconds", told)
-    assert re.search(rf"clients? (\d, )*{CLIENTS} of {CLIENTS + 1} did not connect within engine.wait=1 seconds", told)
+    reported = site.printed("more")
+    assert re.search(rf"waiting for clients? (\d, )*{CLIENTS}, at most 1 seconds", reported)
+    assert re.search(
+        rf"clients? (\d, )*{CLIENTS} of {CLIENTS + 1} did not connect within engine.wait=1 seconds", reported
+    )
     assert not (site.folder / "no-run").exists()
     loopback.wait_for(lambda: any(record.missing for record in directory.rounds()))
     impostor = site.start_node(1, key=IMPOSTOR)

@@ -1,4 +1,4 @@
-"""A deployment that goes on: with nodes that hang, sites that change or cannot take part, and other classes."""
+"""A deployment that goes on: with nodes that hang, sites that change or cannot participate, and other classes."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_a_site_that_cannot_take_part_does_not_end_the_run_before_it_begins(conf
     """Under missing=continue; who it is and why is in the log and in each round's line."""
     shutil.rmtree(tmp_path / "pictures-1")
     (tmp_path / "pictures-1").mkdir()
-    with pytest.raises(RunError, match=r"client 1's node 101 cannot take part: .*expected a folder of pic"):
+    with pytest.raises(RunError, match=r"client 1's node 101 cannot participate: .*expected a folder of pic"):
         connect(LocalGrid(configs), federated(), tmp_path / "run")
     experiment, said = federated("missing=continue"), list[str]()
     through = connect(LocalGrid(configs), experiment, tmp_path / "run", said)
@@ -146,7 +146,9 @@ def test_no_report_of_a_node_ends_the_run_before_it_begins(name: str, configs: C
     assert all(set(record.missing) in ({1}, {0, 1}) for record in records)  # of two, the first to come stays client 0
     assert any("both claim to be client 0" in line or "32771, more than 32768" in line for line in said)
     assert "the model has 3 classes: blue, green, red" in said
-    with pytest.raises(RunError, match=r"both claim to be client 0|client 1 cannot take part: it names 32768 classes"):
+    with pytest.raises(
+        RunError, match=r"both claim to be client 0|client 1 cannot participate: it names 32768 classes"
+    ):
         connect(grid, federated(), tmp_path / "strict")
 
 
@@ -178,7 +180,7 @@ def test_other_sizes_of_pictures_are_left_out_by_name_or_resized_at_the_node(tmp
     shutil.rmtree(tmp_path / "pictures-1")
     write_pictures(tmp_path / "pictures-1", CLASSES, size=12)
     why = r"its images have the shape (3, 12, 12), most clients' (3, 8, 8): data.size at the node resizes them"
-    with pytest.raises(RunError, match=re.escape(f"client 1 cannot take part: {why}")):
+    with pytest.raises(RunError, match=re.escape(f"client 1 cannot participate: {why}")):
         connect(LocalGrid(configs), federated(), tmp_path / "run")
     experiment = federated("missing=continue", "rounds=1")
     (found,) = ensure(*experiment, tmp_path / "a", through=connect(LocalGrid(configs), experiment, tmp_path / "a"))
@@ -217,7 +219,7 @@ def test_a_site_with_other_data_is_noticed_by_name(
     if restarted:
         records.close()
     if policy == "fail":
-        with pytest.raises(RunError, match=re.escape(f"client 1's node 777 cannot take part: {why}")):
+        with pytest.raises(RunError, match=re.escape(f"client 1's node 777 cannot participate: {why}")):
             connect(grid, experiment, tmp_path / "run") if restarted else next(records)
         return
     if restarted:
@@ -270,11 +272,11 @@ def test_a_node_says_where_it_computes_and_with_how_many_threads(
         ({"thread": 2}, "unknown in --node-config: thread; known are client, data, data.…, device, threads, memory"),
     ],
 )
-def test_what_a_node_cannot_be_told_is_refused_by_name(
+def test_what_a_node_is_known_is_refused_by_name(
     configs: Configs, tmp_path: Path, setting: dict[str, Any], why: str
 ) -> None:
     configs[101] |= setting
-    with pytest.raises(RunError, match=re.escape(f"client 1's node 101 cannot take part: {why}")):
+    with pytest.raises(RunError, match=re.escape(f"client 1's node 101 cannot participate: {why}")):
         connect(LocalGrid(configs), federated(), tmp_path / "run")
 
 

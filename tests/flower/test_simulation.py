@@ -57,7 +57,7 @@ class Through:
 
 @pytest.mark.parametrize("name", [*METHODS.table, "outside:Remembering"])
 def test_flower_gives_the_bits_of_serial(session: FlowerSimulation, name: str) -> None:
-    """With FedDecorr, four clients of whom three take part, and BatchNorm."""
+    """With FedDecorr, four clients of whom three are sampled, and BatchNorm."""
     experiment, options = small(f"method={name}", *WORDS)
     assert result(run(experiment, options, through=Through(session, experiment))) == result(run(experiment, options))
 
@@ -89,7 +89,7 @@ def test_a_client_that_raises_is_named_with_its_own_traceback(session: FlowerSim
     experiment, options = small("method=outside:Failing")
     records = run(experiment, options, tmp_path / "run", through=Through(session, experiment))
     next(records)
-    with pytest.raises(RunError, match="client 1 failed in round 2: ZeroDivisionError: as it was told to") as caught:
+    with pytest.raises(RunError, match="client 1 failed in round 2: ZeroDivisionError: on purpose") as caught:
         next(records)
     assert "outside.py" in str(caught.value.__cause__)
     repaired, repaired_options = small("method=outside:Failing", "missing=continue")

@@ -41,20 +41,20 @@ def confined(*words: object, memory: int, folder: Path) -> Confined:
     """Run `feddecorr WORDS` in a folder, and let it take no more than that memory."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["feddecorr.cli", "feddecorr.data", "feddecorr.runs.pipeline", "datasets", "pandas"])
-    with tempfile.NamedTemporaryFile("r", errors="replace") as told:
-        process = context.Process(target=_run, args=(list(map(str, words)), memory, str(folder), told.name))
+    with tempfile.NamedTemporaryFile("r", errors="replace") as reported:
+        process = context.Process(target=_run, args=(list(map(str, words)), memory, str(folder), reported.name))
         process.start()
         process.join(4 * SECONDS)
         if process.is_alive():
             process.kill()
             process.join()
-        said = told.read()
+        said = reported.read()
     taken = re.search(r"^taken (\d+)$", said, re.M)
     return Confined(process.exitcode or 0, said, int(taken[1]) if taken else -1)
 
 
-def _run(words: Sequence[str], memory: int, folder: str, told: str) -> None:
-    file = os.open(told, os.O_WRONLY)
+def _run(words: Sequence[str], memory: int, folder: str, reported: str) -> None:
+    file = os.open(reported, os.O_WRONLY)
     os.dup2(file, 1)
     os.dup2(file, 2)
     sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)  # noqa: SIM115 - to the end

@@ -47,7 +47,7 @@ MARKS = {"ARABIC LETTER MARK", "LEFT-TO-RIGHT MARK", "RIGHT-TO-LEFT MARK"}
 
 
 def acts(letter: str) -> bool:
-    """Tell whether a letter is a control of a terminal, a line or the direction of writing, by Unicode's tables."""
+    """Return whether a letter is a control of a terminal, a line or the direction of writing, by Unicode's tables."""
     return letter not in "\t\n" and (
         unicodedata.category(letter) in {"Cc", "Cs", "Zl", "Zp"}
         or unicodedata.bidirectional(letter) in DIRECTIONS

@@ -59,7 +59,7 @@ def validate(rank: int, folder: Path) -> None:
         for some, labels in zip(constant_first(z).split(20), y.split(20), strict=True):
             head(some)
             running.see(seen, labels)
-    found = running.tell("z")
+    found = running.diagnose("z")
     assert found is not None
     names = ("samples", "effective_rank", "dead_features", "nc1_variability", "singular_values")
     torch.save({name: getattr(found, name) for name in names}, folder / f"{rank}.pt")

@@ -44,7 +44,7 @@ class Failing(Method):
     def terms(self, context: ClientContext) -> Mapping[str, Term]:
         """Raise when the time has come."""
         if (context.client, context.broadcast.round) == (self.client, self.round):
-            raise ZeroDivisionError("as it was told to")
+            raise ZeroDivisionError("on purpose")
         return {}
 
 
@@ -66,7 +66,7 @@ class Killed(Method):
 
 
 class Remembering(Method):
-    """Counts, on the client, in how many rounds it took part, and lets the count act on the objective."""
+    """Counts, on the client, in how many rounds it was sampled, and lets the count act on the objective."""
 
     def terms(self, context: ClientContext) -> Mapping[str, Term]:
         """Scale a pull towards zero by the count."""
@@ -162,8 +162,8 @@ class Exploding(Method):
         return {"blow": lambda forward: factor * forward.logits.square().sum()}
 
 
-class Told(Method):
-    """Keeps what the server's hooks are told."""
+class HookCalls(Method):
+    """Keeps what the server's hooks are given."""
 
     def start(self, server: Server, info: RoundInfo) -> Server:
         """Write down the sizes."""
@@ -215,7 +215,7 @@ class Looped(nn.Module):
 
 
 class Half(nn.Module):
-    """A network with a whole number and a number of half precision beside its weights."""
+    """A network with a whole number and a number of half precision among its buffers."""
 
     passes: Tensor
     scale: Tensor

@@ -55,7 +55,7 @@ class Own(Study):
     """Two methods, with and without FedDecorr."""
 
     name = "own"
-    shows = "That studies of one's own can be done"
+    shows = "That users' own studies can be run"
     place = "nowhere"
     varied: Sequence[str] = ("method=fedavg", "method=fedprox", "regularizers=feddecorr")
 

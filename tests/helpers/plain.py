@@ -51,7 +51,7 @@ def send(server: Server, number: int = 1) -> Broadcast:
 
 
 def info(*sizes: int, number: int = 1) -> RoundInfo:
-    """Return what the server's hooks are told, of clients with so many examples."""
+    """Return what the server's hooks are given, for clients with these numbers of examples."""
     return RoundInfo(number, 0, np.array(sizes or (1,)))
 
 
@@ -78,14 +78,14 @@ def train(experiment: Experiment, sent: Broadcast, client: int, loss: Loss = cla
 
 
 def close(one: Mapping[str, Tensor], other: Mapping[str, Tensor], tolerance: float = 1e-5) -> bool:
-    """Tell whether two states agree up to rounding."""
+    """Return whether two states agree up to rounding."""
     return one.keys() == other.keys() and all(
         torch.allclose(one[name], other[name], rtol=tolerance, atol=tolerance) for name in one
     )
 
 
 def same(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> bool:
-    """Tell whether two states agree to the last bit."""
+    """Return whether two states agree to the last bit."""
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 

@@ -18,7 +18,7 @@ SIZES = (5, 7)
 
 
 def in_two_processes(work: Callable[..., None], *arguments: object) -> None:
-    """Do the same in two processes, told apart by their first argument, which are forked with all imports done."""
+    """Do the same in two processes, distinguished by their first argument, which are forked with all imports done."""
     start_processes(work, arguments, nprocs=2, start_method=context().get_start_method())
 
 

@@ -53,7 +53,7 @@ def test_other_losses_are_refused_with_the_reason(loss: str) -> None:
 
 
 def test_every_regularizer_of_one_batch_is_either_a_scale_or_refused() -> None:
-    """Those over pairs of samples or of variances have another weight by name and are told as unknown."""
+    """Those over pairs of samples or of variances have another weight by name and are reported as unknown."""
     known = {"feddecorr", "vicreg_variance", "uniformity", "supervised_contrastive", *OTHER_LOSSES}
     assert set(REGULARIZERS.table) <= known
     with pytest.raises(UserError, match="there is no scale 'realeased': did you mean 'released'"):

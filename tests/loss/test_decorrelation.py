@@ -485,7 +485,7 @@ def test_an_unknown_way_with_dying_features_is_refused() -> None:
 
 
 def rarely_active(active: int, n: int = 64, d: int = 40) -> Tensor:
-    """Return correlated features after ReLU, of which the first is active on so many samples."""
+    """Return correlated features after ReLU, of which the first is active on few samples."""
     stream = torch.Generator().manual_seed(0)
     common = torch.randn(n, 1, generator=stream, dtype=torch.float64)
     before = common + 0.5 * torch.randn(n, d, generator=stream, dtype=torch.float64)
@@ -516,7 +516,7 @@ def test_a_feature_that_is_counted_as_dying_is_pushed_back_to_life() -> None:
 
 def test_a_feature_with_one_active_sample_is_left_alone() -> None:
     """Neither its scale nor its mean means anything to the loss, and more it does not have: no gradient."""
-    before = (1000 * rarely_active(1)).requires_grad_()  # the small number beside its variance is nothing
+    before = (1000 * rarely_active(1)).requires_grad_()  # the small number next to its variance is nothing
     (gradient,) = torch.autograd.grad(feddecorr(before.relu()), before)
     assert gradient[:, 0].abs().max() < 1e-6 * gradient[:, 1:].abs().max()
 

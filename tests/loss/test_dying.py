@@ -1,4 +1,4 @@
-"""When features die, somebody is told, once."""
+"""When features die, there is one warning."""
 
 import warnings
 
@@ -10,7 +10,7 @@ from feddecorr.loss.module import EVERY, DyingFeatures, DyingWatch, FedDecorrLos
 
 
 def batch(dead: int, n: int = 16, d: int = 20) -> Tensor:
-    """Return a batch in which so many features are constant."""
+    """Return a batch in which some features are constant."""
     z = torch.randn(n, d, generator=torch.Generator().manual_seed(dead))
     z[:, :dead] = 0.5
     return z
@@ -28,12 +28,14 @@ def test_the_share_of_dead_features_is_counted() -> None:
     assert dead_share(torch.zeros(3, 4)) == 1.0
 
 
-def test_a_rise_above_the_start_is_told_once_with_the_option() -> None:
+def test_a_rise_above_the_start_is_reported_once_with_the_option() -> None:
     loss = FedDecorrLoss()
     train(loss, 2)
-    with pytest.warns(DyingFeatures, match=r'60 % .* \(10 % at the start\).*FedDecorrLoss\(dying="counted"\)') as told:
+    with pytest.warns(
+        DyingFeatures, match=r'60 % .* \(10 % at the start\).*FedDecorrLoss\(dying="counted"\)'
+    ) as reported:
         train(loss, 12, 12, 16, 16)
-    assert len(told) == 1
+    assert len(reported) == 1
 
 
 @pytest.mark.parametrize("shares", [[0.5, 0.5, 0.5], [0.1, 0.15, 0.19], [0.0, 0.9, 0.0, 0.9, 0.0], [0.8, 0.2, 0.3]])

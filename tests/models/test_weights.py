@@ -43,7 +43,7 @@ def test_weights_that_do_not_fit_are_refused_before_there_is_a_run(weights: Path
 
 
 def test_a_run_is_known_by_its_first_weights_wherever_they_lie(weights: Path, tmp_path: Path) -> None:
-    """It goes on with a copy, and not with others; without weights of its own its address is what it was."""
+    """It continues with a copy, and not with others; without given weights its digest is what it was."""
     list(run(*small(f"model.weights={weights}", "rounds=1"), tmp_path / "run"))
     stored = RunDirectory.open(tmp_path / "run").settings()[0]
     assert stored.model.sha256
@@ -105,7 +105,7 @@ def test_a_wrapper_s_prefix_and_a_checkpoint_s_key_are_found(tmp_path: Path) -> 
         assert all(torch.equal(found.state_dict()[name], tensor) for name, tensor in expected.items())
 
 
-def test_a_whole_model_and_junk_are_told_in_a_sentence(tmp_path: Path) -> None:
+def test_a_whole_model_and_junk_are_reported_in_a_sentence(tmp_path: Path) -> None:
     torch.save(nn.Sequential(nn.Linear(3, 2)), tmp_path / "whole.pt")
     (tmp_path / "page.pt").write_text("<html>404</html>")
     (tmp_path / "empty.pt").touch()

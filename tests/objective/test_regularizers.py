@@ -109,7 +109,7 @@ def test_what_is_wrong_is_said(word: str, message: str) -> None:
 
 
 @every_name
-def test_a_diverged_model_is_told(name: str) -> None:
+def test_a_diverged_model_is_reported(name: str) -> None:
     """A regularizer does not hide that representations are no numbers any more, and the client is refused by it."""
     z = torch.full((4, 3), torch.nan)
     (term,) = small(f"regularizers={name}").experiment.regularizers.values()

@@ -1,4 +1,4 @@
-"""Studies of one's own."""
+"""Users' own studies."""
 
 import pytest
 from made_up import results
@@ -38,7 +38,7 @@ def test_any_setting_can_be_a_label() -> None:
 
 
 def test_a_scale_may_replace_the_values_of_an_axis() -> None:
-    """For every study that it names, unless it says otherwise for this one; a study of one's own keeps its values."""
+    """For every study that it names, unless it says otherwise for this one; a user's own study keeps its values."""
     assert SMOKE.values("cifar10", "alpha", (0.1,)) == SMOKE.grids["*"]["alpha"]
     assert SMOKE.values("clients", "alpha", (0.1,)) == (0.05,)
     assert SMOKE.values("clients", "training.lr", (0.1,)) == (0.1,)

@@ -27,7 +27,7 @@ def row(table: Table, *starts: str) -> dict[str, str]:
     return dict(zip(table.headings, found, strict=True))
 
 
-def test_accuracy_is_mean_and_deviation_over_seeds_beside_the_papers() -> None:
+def test_accuracy_is_mean_and_deviation_over_seeds_next_to_the_papers() -> None:
     """0.50, 0.51 and 0.52 by all three statistics."""
     found = row(tables("cifar10", 0.0)[0], "FedAvg", "CIFAR-10", "0.05")
     assert found["seeds"] == "3"
@@ -35,7 +35,7 @@ def test_accuracy_is_mean_and_deviation_over_seeds_beside_the_papers() -> None:
     assert found["paper"] == "64.85 ± 2.01"
 
 
-def test_gains_are_paired_differences_beside_the_papers() -> None:
+def test_gains_are_paired_differences_next_to_the_papers() -> None:
     """Three points in each seed have no spread."""
     found = row(tables("cifar10", 0.03)[1], "MOON (μ = 1.0) + FedDecorr", "CIFAR-10", "0.1")
     assert found["mean of the last ten"] == "+3.00 [+3.00, +3.00], 3 of 3"

@@ -53,7 +53,7 @@ def test_the_same_cell_appears_in_several_tables_with_one_value() -> None:
 
 
 def test_on_other_data_the_data_of_the_paper_are_named() -> None:
-    """A small study on CIFAR-10 stands beside a table of TinyImageNet, and beside none that its study has not."""
+    """A small study on CIFAR-10 is compared with a table of TinyImageNet, and with none that its study lacks."""
     labels: Labels = {**MAIN, "data": "cifar10", "clients": 30}
     (value,) = published("clients", labels, ["tinyimagenet"])
     assert named(value.text(), value, labels) == "36.50 (tinyimagenet)"

@@ -258,6 +258,6 @@ class Wrong(Partition):
 
 
 def test_a_client_that_is_not_there_gets_nothing() -> None:
-    """Whoever wrote the split is told."""
+    """The error names the partitioner."""
     with pytest.raises(UserError, match=r"Wrong.assign must return a client from 0 to 3 for each of 600 examples"):
         Wrong().split(BALANCED, clients=4, seed=0)

@@ -22,7 +22,7 @@ TOLERANCE = 0.1
 
 
 def is_printed(shown: str, printed: str) -> bool:
-    """Tell whether a line is somewhere in what was printed, its numbers within the tolerance."""
+    """Return whether a line is somewhere in what was printed, its numbers within the tolerance."""
     words, numbers = NUMBER.split(" ".join(shown.split())), [float(number) for number in NUMBER.findall(shown)]
     pattern = rf"(?<![\d.])({NUMBER.pattern})".join(map(re.escape, words))
     places = re.finditer(pattern, " ".join(printed.split()))

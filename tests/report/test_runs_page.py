@@ -64,7 +64,7 @@ def test_averaging_is_drawn_for_runs_that_looked_at_clients(runs: list[Path], tm
 
 
 def test_runs_without_test_images_have_a_report_too(tmp_path: Path) -> None:
-    """What was never measured is left out; how they trained is there. Beside others, they have no line."""
+    """What was never measured is left out; how they trained is there. Among others, they have no line."""
     for name in ("blind", "seeing"):
         list(run(*small("rounds=2"), tmp_path / name))
     forget_models(tmp_path / "blind")
@@ -96,7 +96,7 @@ def test_names_are_text_and_never_markup(runs: list[Path], tmp_path: Path) -> No
     assert "<td>with<b></td>" not in page
 
 
-def test_runs_of_the_same_name_are_told_apart(tmp_path: Path) -> None:
+def test_runs_of_the_same_name_are_distinguished(tmp_path: Path) -> None:
     for parent in ("a", "b"):
         list(run(*small("rounds=1"), tmp_path / parent / "run"))
     write_report([tmp_path / "a" / "run", tmp_path / "b" / "run"], tmp_path / "report.html")

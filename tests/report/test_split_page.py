@@ -10,7 +10,7 @@ from feddecorr.report.runs_page import client_rows, summary_rows, write_split_pa
 COUNTS = np.array([[4, 0, 0], [2, 2, 0]])
 
 
-def test_clients_and_summary_are_told_in_rows() -> None:
+def test_clients_and_summary_are_reported_in_rows() -> None:
     """A row a client; a row a number, each with what it is."""
     found = Heterogeneity.of(COUNTS)
     assert client_rows(found) == [["0", "4", "1", "1.00", "0.25"], ["1", "4", "2", "2.00", "0.25"]]

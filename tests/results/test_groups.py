@@ -20,7 +20,7 @@ def test_numbers_are_sorted_by_size() -> None:
     assert found == ["α = 0.05", "α = 0.5", "α = ∞"]
 
 
-def test_kinds_are_told_by_name_and_by_the_options_that_vary() -> None:
+def test_kinds_are_reported_by_name_and_by_the_options_that_vary() -> None:
     found = names("method=fedavg", "method=fedprox method.mu=0.1", "method=fedprox method.mu=0.01")
     assert found == ["FedAvg", "FedProx (μ = 0.01)", "FedProx (μ = 0.1)"]
     assert names("method=fedavg", "method=fedprox") == ["FedAvg", "FedProx (μ = 0.001)"]

@@ -47,7 +47,7 @@ def test_runs_are_paired_by_seed_and_compared_by_every_statistic() -> None:
 
 
 def test_what_differs_in_anything_else_is_never_pooled() -> None:
-    """Another alpha is another comparison, which is told apart though nobody asked for it, in the order of alpha."""
+    """Another alpha is another comparison, which is kept apart without being asked for, in the order of alpha."""
     runs = [
         run
         for alpha in (0.5, "inf", 0.1)

@@ -1,4 +1,4 @@
-"""Run it, go on with it, or find it done: what decides that it is the same run, and what does not."""
+"""Start a run, continue it, or skip it: what decides that it is the same run, and what does not."""
 
 import json
 import os
@@ -24,7 +24,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def arrays(path: Path, seed: int = 0, count: int = 60) -> Path:
-    """Write data of one's own."""
+    """Write a user's own data."""
     stream = np.random.default_rng(seed)
     np.savez(path, x=stream.integers(0, 256, (count, 8, 8), dtype=np.uint8), y=np.arange(count) % 3)
     return path

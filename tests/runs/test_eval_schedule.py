@@ -43,9 +43,9 @@ WORDS = " ".join(DYING).split()
 
 def test_a_run_in_which_features_die_says_so_once() -> None:
     """With the option that works against it, and not where that is set."""
-    with pytest.warns(DyingFeatures, match=r"0 % at the start.*regularizers\.feddecorr\.dying=counted") as told:
+    with pytest.warns(DyingFeatures, match=r"0 % at the start.*regularizers\.feddecorr\.dying=counted") as reported:
         *_, last = run(*small(*WORDS))
-    assert len(told) == 1
+    assert len(reported) == 1
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         *_, counted = run(*small(*WORDS, "regularizers.feddecorr.dying=counted"))
@@ -67,7 +67,7 @@ def every(settings: Small, train: int, test: int) -> int:
 
 @pytest.mark.parametrize("words", [[], ["clients=50", "participation=0.2"], ["evaluation.clients=true"]])
 def test_the_papers_settings_are_evaluated_in_every_round(words: list[str]) -> None:
-    """Ten local epochs on 50 000 images beside 10 000 for testing; with part of the clients, and with their models."""
+    """Ten local epochs on 50 000 images with 10 000 for testing; with part of the clients, and with their models."""
     assert every(small("clients=10", "training.epochs=10", *words), 50_000, 10_000) == 1
 
 
@@ -78,7 +78,7 @@ def test_the_demo_is_evaluated_in_every_round(extra: dict[str, object]) -> None:
     assert rhythm(experiment, options.evaluation, len(dataset.train), len(dataset.test)) == 1
 
 
-def test_few_training_images_beside_many_to_test_are_evaluated_seldom() -> None:
+def test_few_training_images_next_to_many_to_test_are_evaluated_seldom() -> None:
     """By hand: 10 · 10 000 / (3 · 10 000), and 10 · 10 000 / (3 · 50 · 50), rounded up."""
     assert every(small("training.epochs=1", "clients=10"), 10_000, 10_000) == 4
     assert every(small("training.epochs=1", "clients=1000", "participation=0.05"), 50_000, 10_000) == 14

@@ -81,7 +81,7 @@ def test_what_labels_tell_changes_nothing_else() -> None:
 
 
 def test_classes_are_measured_in_the_last_round_or_always() -> None:
-    """In whole runs; what is recorded beside them is the same."""
+    """In whole runs; everything else in the record is the same."""
     last, always = (list(run(*small(f"evaluation.label_measures={when}"))) for when in ("last", "always"))
     for records, expected in ((last, [False, False, True]), (always, [True, True, True])):
         for name in ("nc1_variability", "mean_per_class_effective_rank", "nc4_disagreement", "rankme"):
@@ -126,7 +126,7 @@ def test_a_classifier_that_acts_on_representations_counts_as_a_layer_before_them
     assert len(measured) == 2
 
 
-def test_a_model_beside_itself_is_the_same() -> None:
+def test_a_model_next_to_itself_is_the_same() -> None:
     """CKA is one, and no direction is turned."""
     evaluate, _ = evaluator("evaluation.batch=7", parallel_jobs=2)
     model = simulate().task.build_model()

@@ -43,7 +43,7 @@ def test_the_mean_of_the_local_models_made_again_is_the_global_model(tmp_path: P
     ],
 )
 def test_local_models_made_again_are_those_that_the_run_recorded(tmp_path: Path, words: str) -> None:
-    """Whatever clients remember, and beside whom they trained: what the run measured is found again, bit for bit."""
+    """Whatever clients remember, and whoever they trained with: what the run measured is found again, bit for bit."""
     experiment, options = small(*words.split(), "evaluation.clients=true", "participation=0.75")
     *_, last = run(experiment, options, tmp_path / "run")
     directory = RunDirectory.open(tmp_path / "run")

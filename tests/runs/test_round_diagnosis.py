@@ -68,7 +68,7 @@ def test_statistics_of_the_images_themselves(tmp_path: Path) -> None:
 
 
 def test_rounds_and_clients_that_are_not_there_are_named(tmp_path: Path) -> None:
-    """A round beyond the last, and a client that did not take part."""
+    """A round beyond the last, and a client that was not sampled."""
     list(run(*small("participation=0.5", "rounds=1"), tmp_path / "run"))
     directory = RunDirectory.open(tmp_path / "run")
     drawn = sample_clients(Simulation(directory.settings()[0]).federation, 1)

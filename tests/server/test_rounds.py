@@ -76,7 +76,7 @@ def test_pooled_statistics_are_those_of_all_samples_together(order: list[int]) -
 
 
 def test_means_without_variances_are_averaged() -> None:
-    """Whatever module of one's own has such a name."""
+    """Whatever module of a user has such a name."""
     pooled = PooledMean()
     for value in (1.0, 3.0):
         pooled.add({"own.running_mean": torch.tensor([value])}, 1)

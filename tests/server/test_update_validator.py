@@ -68,7 +68,7 @@ WRONG: dict[str, tuple[Callable[[Update], Update], str]] = {
 
 @pytest.mark.parametrize("name", WRONG)
 def test_what_is_wrong_is_refused_with_the_client_and_the_reason(name: str) -> None:
-    """Under `fail` it ends the run; under `continue` the round goes on with the others."""
+    """Under `fail` it ends the run; under `continue` the round continues with the others."""
     spoil, reason = WRONG[name]
     with pytest.raises(RunError, match=f"client . failed in round 5: .*{reason}" if "client" not in reason else reason):
         take(spoil(update(1)), update(2))
@@ -98,7 +98,7 @@ def test_who_sends_nothing_is_missing() -> None:
     assert take(update(1), missing="continue")[1].missing == {2: "it sent nothing"}
 
 
-def test_a_failure_is_told_with_the_clients_own_traceback() -> None:
+def test_a_failure_is_reported_with_the_clients_own_traceback() -> None:
     with pytest.raises(RunError, match="client 2 failed in round 5: KeyError: 'x'") as caught:
         take(update(1), Failure(5, 2, "KeyError: 'x'", "Traceback: line 7"))
     assert "Traceback: line 7" in str(caught.value.__cause__)
@@ -134,7 +134,7 @@ def test_a_model_that_ends_infinite_is_never_committed(tmp_path: Any, engine: st
 
 @pytest.mark.parametrize("engine", ["serial", "pool"])
 @pytest.mark.parametrize("method", ["Diverging", "Failing"])
-def test_a_run_goes_on_without_a_client_if_it_is_told_to(engine: str, method: str) -> None:
+def test_a_run_goes_on_without_a_client_if_it_is_reported_to(engine: str, method: str) -> None:
     """Who was missing, and why, is in the round's record; the others count as if they had been alone."""
     words = [f"method=outside:{method}", "missing=continue", f"engine={engine}"]
     records = list(run(*small(*words)))
@@ -143,7 +143,7 @@ def test_a_run_goes_on_without_a_client_if_it_is_told_to(engine: str, method: st
     assert (
         records[1]
         .missing[1]
-        .startswith("its weights hold NaN" if method == "Diverging" else "ZeroDivisionError: as it was told to")
+        .startswith("its weights hold NaN" if method == "Diverging" else "ZeroDivisionError: on purpose")
     )
     assert result(records) == result(run(*small(*words[:2])))
     with pytest.raises(RunError, match="fewer than minimum_clients=4"):
@@ -162,10 +162,10 @@ def test_every_update_is_taken_also_if_the_method_reads_one_only(engine: str) ->
     assert all(torch.equal(alone.state[name], average.state[name]) for name in alone.state if "running" in name)
 
 
-def test_the_servers_hooks_are_told_round_seed_and_sizes(tmp_path: Any) -> None:
+def test_the_servers_hooks_are_reported_round_seed_and_sizes(tmp_path: Any) -> None:
     from safetensors.torch import load_file  # noqa: PLC0415 - only here
 
-    list(run(*small("method=outside:Told", "seed=7"), tmp_path / "run"))
+    list(run(*small("method=outside:HookCalls", "seed=7"), tmp_path / "run"))
     kept = load_file(tmp_path / "run" / "server" / "3.safetensors")
     assert int(kept["memory/round"]) == 3
     assert int(kept["memory/seed"]) == 7

@@ -74,7 +74,7 @@ def test_a_failure_is_told_with_its_reason_and_stops_no_other(tmp_path: Path) ->
     given = arms("method=outside:Failing", "clients=1000", "method=fedavg", "method=fedprox")
     failures = run_all(given, tmp_path, jobs=2)
     raised, impossible = (failures[arm.experiment.digest()] for arm in given[:2])
-    assert raised.reason == "client 1 failed in round 2: ZeroDivisionError: as it was told to"
+    assert raised.reason == "client 1 failed in round 2: ZeroDivisionError: on purpose"
     assert raised.name == "method=outside:Failing, seed 0"
     assert "lower clients or partition.minimum" in impossible.reason
     assert len(failures) == 2

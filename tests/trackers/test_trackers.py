@@ -1,4 +1,4 @@
-"""What a tracker was told is read back by its own tools."""
+"""What a tracker received is read back by its own tools."""
 
 import json
 import struct
@@ -55,14 +55,18 @@ def read_tensorboard(path: Path) -> Read:
 def read_mlflow(path: Path) -> Read:
     client = MlflowClient(f"sqlite:///{path / 'mlflow' / 'mlflow.db'}")
     id_ = (path / "mlflow" / "run_id").read_text()
-    told = client.get_run(id_).data
-    scalars = {(name, each.step): each.value for name in told.metrics for each in client.get_metric_history(id_, name)}
+    reported = client.get_run(id_).data
+    scalars = {
+        (name, each.step): each.value for name in reported.metrics for each in client.get_metric_history(id_, name)
+    }
     spectra: Spectra = {}
     for file in client.list_artifacts(id_, "spectra"):
-        told_then = json.loads(Path(client.download_artifacts(id_, file.path)).read_text())
+        logged = json.loads(Path(client.download_artifacts(id_, file.path)).read_text())
         number = int(Path(file.path).stem)
-        spectra |= {(name, number): (len(values), max(values)) for name, values in told_then.items()}
-    return Read(scalars, spectra, told.params, {file.path for file in client.list_artifacts(id_) if not file.is_dir})
+        spectra |= {(name, number): (len(values), max(values)) for name, values in logged.items()}
+    return Read(
+        scalars, spectra, reported.params, {file.path for file in client.list_artifacts(id_) if not file.is_dir}
+    )
 
 
 def wandb_records(file: Path) -> Iterator[Any]:
@@ -135,8 +139,8 @@ def expected(path: Path) -> tuple[Values, Spectra]:
 
 def check(found: Read, path: Path) -> None:
     scalars, spectra = expected(path)
-    told = {key: value for key, value in found.scalars.items() if not key[0].startswith("_") and key[0] != "round"}
-    assert told == {key: pytest.approx(value, rel=1e-6) for key, value in scalars.items()}
+    reported = {key: value for key, value in found.scalars.items() if not key[0].startswith("_") and key[0] != "round"}
+    assert reported == {key: pytest.approx(value, rel=1e-6) for key, value in scalars.items()}
     assert {key: count for key, (count, _) in found.spectra.items()} == {key: n for key, (n, _) in spectra.items()}
     largest = {key: most for key, (_, most) in found.spectra.items()}
     assert largest == {key: pytest.approx(most, rel=1e-6) for key, (_, most) in spectra.items()}
@@ -145,7 +149,7 @@ def check(found: Read, path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", READERS)
-def test_a_tracker_is_told_everything_while_the_run_goes_on(name: str, tmp_path: Path) -> None:
+def test_a_tracker_is_reported_everything_while_the_run_goes_on(name: str, tmp_path: Path) -> None:
     """Every number of every round, those of clients too, spectra, settings and files; and no bit is changed."""
     with_tracker = list(run(*small(*WORDS, f"trackers={name}"), tmp_path / "run"))
     check(READERS[name](tmp_path / "run"), tmp_path / "run")
@@ -157,7 +161,7 @@ def test_a_tracker_is_told_everything_while_the_run_goes_on(name: str, tmp_path:
 
 
 @pytest.mark.parametrize("name", READERS)
-def test_what_was_missed_is_told_afterwards_and_nothing_twice(
+def test_what_was_missed_is_reported_afterwards_and_nothing_twice(
     name: str, tmp_path: Path, feddecorr: CommandLine
 ) -> None:
     """A run that was followed for one round, then not, then exported twice."""
@@ -210,5 +214,5 @@ def test_a_tracker_of_your_own_joins_by_its_name(tmp_path: Path, feddecorr: Comm
     assert [line.split(":")[0] for line in lines[1:]] == ["round 1", "round 2", "artifacts", "closed"]
     list(run(*small("rounds=2"), tmp_path / "other"))
     assert feddecorr("export", tmp_path / "other", "--to", "outside_tracker:Lines").code == 0
-    told = (tmp_path / "other" / "outside_tracker-Lines" / "lines.txt").read_text().splitlines()
-    assert [line.split(":")[0] for line in told] == [line.split(":")[0] for line in lines]
+    reported = (tmp_path / "other" / "outside_tracker-Lines" / "lines.txt").read_text().splitlines()
+    assert [line.split(":")[0] for line in reported] == [line.split(":")[0] for line in lines]

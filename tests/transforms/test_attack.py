@@ -30,7 +30,7 @@ def sent(sends: str, strength: float | None = None) -> tuple[list[Update], list[
 
 
 @pytest.mark.parametrize("sends", ["noise", "flipped", "scaled"])
-def test_an_attack_is_as_strong_as_it_is_told(sends: str) -> None:
+def test_an_attack_is_as_strong_as_it_is_reported(sends: str) -> None:
     updates, found = sent(sends, 3.0)
     for before, after in zip(updates[:HOSTILE], found[:HOSTILE], strict=True):
         assert float(flat(after.weights).norm()) == pytest.approx(3 * float(flat(before.weights).norm()), rel=1e-6)
@@ -90,9 +90,9 @@ def test_honest_clients_and_failures_stay_as_they_are_in_their_order(sends: str)
 def test_hostile_clients_train_on_flipped_labels_and_others_on_theirs() -> None:
     honest, hostile = (simulate(*words) for words in ([], ["transforms=attack", "transforms.attack.sends=labels"]))
     for client in range(len(honest.shards)):
-        true, told = honest.shards[client].images, hostile.shards[client].images
-        assert torch.equal(true.pixels, told.pixels)
-        assert torch.equal(told.labels, 3 - true.labels if client < HOSTILE else true.labels)
+        true, reported = honest.shards[client].images, hostile.shards[client].images
+        assert torch.equal(true.pixels, reported.pixels)
+        assert torch.equal(reported.labels, 3 - true.labels if client < HOSTILE else true.labels)
     assert honest.federation.data == hostile.federation.data
     assert torch.equal(honest.dataset.train.labels, hostile.dataset.train.labels)
 

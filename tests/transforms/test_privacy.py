@@ -160,7 +160,7 @@ def test_a_missing_client_changes_the_sum_and_nothing_else() -> None:
         assert moves(experiment, [{0: 0.7}, {0: 0.7, 1: 0.4}]) == pytest.approx(0.4)
 
 
-def test_what_would_tell_of_data_beside_the_weights_is_refused_before_there_is_a_run(tmp_path: object) -> None:
+def test_what_would_tell_of_data_next_to_the_weights_is_refused_before_there_is_a_run(tmp_path: object) -> None:
     for words in (["model.norm=batch"], ["method=scaffold"]):
         with pytest.raises(UserError, match="protects only the weights"):
             list(run(*small(*GROUPS, *words), f"{tmp_path}/run"))
@@ -231,9 +231,9 @@ def test_the_command_tells_what_was_spent_and_what_will_be(feddecorr: CommandLin
     list(run(*small(*GROUPS), f"{tmp_path}/run"))
     assert "after 2 rounds: replace one client" in feddecorr("privacy", f"{tmp_path}/run").out
     list(run(*small(*GROUPS, "sampling=poisson", "transforms.private.seed=1"), f"{tmp_path}/seeded"))
-    told = feddecorr("privacy", f"{tmp_path}/seeded")
-    assert "after 2 rounds: add or remove one client" in told.out
-    assert "transforms.private.seed=1: whoever knows it can remove the noise" in told.err
+    reported = feddecorr("privacy", f"{tmp_path}/seeded")
+    assert "after 2 rounds: add or remove one client" in reported.out
+    assert "transforms.private.seed=1: whoever knows it can remove the noise" in reported.err
     refused = feddecorr("privacy", "clients=3")
     assert refused.code == 2
     assert "not private" in refused.err

@@ -138,7 +138,7 @@ def test_more_of_everything_costs_more() -> None:
 
 @pytest.mark.parametrize(("noise", "steps", "delta"), [(5e-324, 1, 1e-5), (0.5, 10**9, 1e-5), (1.0, 100, 1e-300)])
 @pytest.mark.parametrize("neighbours", NeighboringRelation)
-def test_what_cannot_be_computed_is_told(
+def test_what_cannot_be_computed_is_reported(
     noise: float, steps: int, delta: float, neighbours: NeighboringRelation
 ) -> None:
     with pytest.raises(UserError, match=f"no epsilon can be computed for .*rounds={steps}"):

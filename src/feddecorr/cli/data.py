@@ -152,7 +152,7 @@ def _is_here(name: str) -> bool:
 
 
 def _is_good(data: Data) -> bool:
-    """Tell whether a data set is there, complete and correct."""
+    """Return whether a data set is there, complete and correct."""
     try:
         dataset, problems = data.verify()
     except UserError:

@@ -1,4 +1,4 @@
-"""The command that tells whether a model has collapsed."""
+"""The command that says whether a model has collapsed."""
 
 from __future__ import annotations
 
@@ -223,8 +223,9 @@ def _print_models(found: Sequence[Diagnosis]) -> None:
     if len(found) == 1:
         print_table(["measure", "value", "what it is"], rows(found[0]), title=found[0].name)
         return
-    told = {name for name in COLUMNS.values() if any(getattr(each, name) is not None for each in found)}
-    known = {heading: name for heading, name in COLUMNS.items() if name in told}
+    known = {
+        heading: name for heading, name in COLUMNS.items() if any(getattr(each, name) is not None for each in found)
+    }
     lines = [
         [
             each.name,

@@ -24,7 +24,7 @@ def partition(
     trust: TrustOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Split the data as 'run' would, draw who holds which labels, and measure how much clients differ.
+    """Split the data as 'run' would, draw the clients' label counts, and measure how much clients differ.
 
     Takes the same settings as 'run'; only data, partition, clients and seed matter:
 
@@ -109,7 +109,7 @@ def privacy(
     guarantee = f"epsilon {spent.epsilon:.3f} at delta {spent.delta:.3g}"
     print_text(f"{guarantee} after {spent.rounds} rounds: {spent.neighbours}")
     if spent.epsilon_if_drawn != spent.epsilon:
-        say(f"for a client known to have taken part in every round, epsilon is {spent.epsilon_if_drawn:.3f}")
+        say(f"for a client known to have been sampled in every round, epsilon is {spent.epsilon_if_drawn:.3f}")
     for name, transform in experiment.transforms.items():
         if isinstance(transform, Privacy) and transform.seed is not None:
             say(f"transforms.{name}.seed={transform.seed}: whoever knows it can remove the noise")

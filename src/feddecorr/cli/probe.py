@@ -1,4 +1,4 @@
-"""The command that tells whether the features are bad or the head."""
+"""The command that says whether the features are bad or the head."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def probe(  # noqa: PLR0913, PLR0917 - one parameter for each option of the comm
     trust: TrustOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Are the features bad, or is the head? New heads on frozen features tell.
+    """Are the features bad, or is the head? Test new heads on the frozen features.
 
     A linear head by ridge regression in closed form, and the vote of the 20 nearest neighbours, learn from the
     representations of the training images and are tested on those of the test images, next to the model's own head:

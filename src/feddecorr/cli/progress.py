@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Progress:
-    """Shows how far some work is; with `silence`, only after so many seconds. `interval` is the time between lines."""
+    """Shows the progress of some work, after `silence` seconds and then a line every `interval` seconds."""
 
     def __init__(self, *, silence: float = 0.0, interval: float = 3.0) -> None:
         self._loud = time.monotonic() + silence
@@ -101,7 +101,7 @@ def follow(
     rounds: int,
     trained: Callable[[], float] | None = None,
 ) -> None:
-    """Let a run finish, and show its progress; `trained` tells how many rounds are trained by now, in parts."""
+    """Let a run finish, and show its progress; `trained` returns how many rounds are trained by now, in parts."""
     with Progress() as progress:
         shown = ShownRun(progress, title, done, rounds, trained)
         with shown.within_rounds():
@@ -172,7 +172,7 @@ class ShownRun:
 
 @contextmanager
 def follow_runs(title: str) -> Iterator[Tell]:
-    """Show the progress of many runs, whenever it is told their status."""
+    """Show the progress of many runs, whenever their status is reported."""
     with Progress(interval=10.0) as progress:
 
         def tell(status: Status) -> None:

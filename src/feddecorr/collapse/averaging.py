@@ -99,7 +99,7 @@ class AveragedRound:
     """All that was found out about the averaging of one round.
 
     `global_effective_rank` is that of the model which the method made of the updates; under FedAvg it is the average.
-    `local_effective_ranks` and `local_tails` are those of each client. `layers` tells of what goes into each layer:
+    `local_effective_ranks` and `local_tails` are those of each client. `layers` is about the inputs of each layer:
     the geometric mean of the local models' effective ranks, and the average's.
     """
 
@@ -172,7 +172,7 @@ class Suspect:
     """One client of a round: what it holds, and the effective ranks that its model has part in.
 
     `sent` is what it was sent, `local` what it made of it: on all images, and `own` on those of the classes that it
-    holds. `without` is the average of all others. None is what cannot be told.
+    holds. `without` is the average of all others. None is what is unknown.
     """
 
     client: int

@@ -45,7 +45,7 @@ CustomMeasure = Callable[[Principal, ClassSpreads | None], float | None]
 def measure_custom(
     measures: Mapping[str, CustomMeasure], principal: Principal, classes: ClassSpreads | None = None
 ) -> dict[str, float] | None:
-    """Return the values of your own measures by name; what is None or not finite cannot be told."""
+    """Return the values of your own measures by name; what is None or not finite is left out."""
     found = {name: measure(principal, classes) for name, measure in measures.items()}
     return {name: float(value) for name, value in found.items() if value is not None and math.isfinite(value)} or None
 
@@ -54,7 +54,7 @@ def measure_custom(
 class Diagnosis(ReferenceMeasures, WeightMeasures, DecisionMeasures, verdict.Judged):
     """What was found out about one model's representations: from the pass over them to the report, this one value.
 
-    Every measure is a field: `diagnosis.effective_rank`. None is what cannot be told, such as neural collapse
+    Every measure is a field: `diagnosis.effective_rank`. None is what is unknown, such as neural collapse
     without labels. `print` and notebooks show a table and the answer in words.
     """
 
@@ -170,7 +170,7 @@ def find_reference(diagnosis: Diagnosis, others: Sequence[Diagnosis]) -> Diagnos
 
 @dataclass(frozen=True)
 class Subject:
-    """What is known of a model besides its representations: itself, its classifier's weight, what to compare it to."""
+    """A model apart from its representations: itself, its classifier's weight, and what to compare it to."""
 
     model: nn.Module | None = None
     classifier: Tensor | None = None
@@ -220,9 +220,9 @@ MEANINGS = {
 
 
 def rows(found: Diagnosis) -> list[list[str]]:
-    """Return the table of all measures that could be told."""
-    told = {name: getattr(found, name) for name in MEANINGS}
-    known = [[name, _cell(value), MEANINGS[name]] for name, value in told.items() if value is not None]
+    """Return the table of all measures that are known."""
+    values = {name: getattr(found, name) for name in MEANINGS}
+    known = [[name, _cell(value), MEANINGS[name]] for name, value in values.items() if value is not None]
     return known + [[name, _cell(value), "a further measure"] for name, value in (found.measures or {}).items()]
 
 
@@ -245,7 +245,7 @@ def sentences(found: Diagnosis, reference: Diagnosis | None = None) -> Iterator[
         yield f"{found.dead_features} of {d} features never vary."
     if found.dead_features >= RISE * d:
         yield (
-            "To FedDecorr a feature that never varies is uncorrelated: if it took part, it may have killed them. "
+            "To FedDecorr a feature that never varies is uncorrelated: if FedDecorr was used, it may have killed them. "
             "regularizers.feddecorr.dying=counted, or FedDecorrLoss(dying='counted'), works against that."
         )
     if most < d:

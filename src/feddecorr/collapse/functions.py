@@ -2,7 +2,7 @@
 
 Features are a tensor or an array of shape (…, n, d), n samples of d features each. The number is a tensor in float64
 on the features' device, one for each of the leading dimensions, with a gradient where the measure has one.
-docs/which-effective-rank.md tells the ranks apart.
+docs/which-effective-rank.md compares the ranks.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def dead_features(z: Tensor | ArrayLike) -> Tensor:
 
 
 def lidar(z: Tensor | ArrayLike, groups: Tensor | ArrayLike, *, delta: float = 1e-4, epsilon: float = 1e-8) -> Tensor:
-    """Return LiDAR (Thilak et al., ICLR 2024): in how many dimensions groups of samples can be told apart.
+    """Return LiDAR (Thilak et al., ICLR 2024): in how many dimensions groups of samples differ.
 
     `groups`, of shape (n,), says whose views the samples are, several of each. It is the effective rank of
     Σ_w^(−1/2) Σ_b Σ_w^(−1/2), with the covariance Σ_b of the groups' means and the mean Σ_w of the covariances within
@@ -229,7 +229,7 @@ def _by_class(z: Tensor, y: Tensor | ArrayLike) -> tuple[Tensor, Tensor, Tensor]
         raise UserError(f"{z.shape[-2]} samples need as many labels, not labels of shape {tuple(y.shape)}")
     _, labels, counts = y.unique(return_inverse=True, return_counts=True)
     if len(counts) < 2:
-        raise UserError("all samples have the same label: it takes two classes or groups to tell them apart")
+        raise UserError("all samples have the same label: two classes or groups are needed")
     shares = (1 / counts.double())[labels]
     mean, moved = centre(z)  # around the common mean, so that a large one costs no digits
     means = (one_hot(labels).double() * shares[:, None]).mT @ moved

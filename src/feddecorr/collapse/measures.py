@@ -132,12 +132,12 @@ MEMORY = {"recorded": False, "written": False}
 
 
 def is_recorded(field: Field[Any]) -> bool:
-    """Tell whether a run records it in every round."""
+    """Return whether a run records it in every round."""
     return bool(field.metadata.get("recorded", True))
 
 
 def is_written(field: Field[Any]) -> bool:
-    """Tell whether it is in the document of a whole diagnosis."""
+    """Return whether it is in the document of a whole diagnosis."""
     return bool(field.metadata.get("written", True))
 
 
@@ -230,7 +230,7 @@ def linear_cka(together: CrossMoments, first: Moments, second: Moments) -> float
 def principal_angles(first: Principal, second: Principal, count: int) -> list[float]:
     """Return the angles between the spaces of the `count` strongest directions, in degrees, smallest first.
 
-    After Björck and Golub (1973): cosines from one product, and sines, where cosines tell small angles badly.
+    After Björck and Golub (1973): cosines from one product, and sines, where cosines are inaccurate for small angles.
     """
     one, other = first.directions[:, :count], second.directions[:, :count]
     product = one.T @ other

@@ -57,7 +57,7 @@ SHOWN_WITH_CLASSES = ("within_class_share", "nc1_variability", "nc2_norm_variati
 """The same of labels."""
 
 UNKNOWN = {"singular_values", "dead_features", "nc3_duality_gap", "mean_per_class_effective_rank"}
-"""What sums cannot tell, or is more than a number."""
+"""Measures that sums do not determine, or that are more than a number."""
 
 
 class CollapseMetric(Base):
@@ -86,8 +86,8 @@ class CollapseMetric(Base):
             raise UserError(f"features={features}, classes={classes}: at least one feature and two classes are needed")
         self.features, self.classes = features, classes
         self.measures = tuple(measures or SHOWN_MEASURES + (SHOWN_WITH_CLASSES if classes else ()))
-        told = [each for kind in ((Measures, ClassMeasures) if classes else (Measures,)) for each in fields(kind)]
-        names = {each.name for each in told if is_recorded(each)} - UNKNOWN
+        measured = [each for kind in ((Measures, ClassMeasures) if classes else (Measures,)) for each in fields(kind)]
+        names = {each.name for each in measured if is_recorded(each)} - UNKNOWN
         for name in self.measures:
             if name not in names:
                 raise UserError(f"no measure '{name}' of {'labels or ' * bool(classes)}sums: {nearest(name, names)}")
@@ -119,7 +119,7 @@ class CollapseMetric(Base):
         self.class_squares.index_add_(0, y, z.square().sum(1))
 
     def compute(self) -> dict[str, Tensor]:
-        """Return the measures of all features of all processes; NaN is what cannot be told."""
+        """Return the measures of all features of all processes; NaN is what is unknown."""
         count = int(self._sum("count"))
         if count < 2:
             return {name: self.total.new_tensor(torch.nan) for name in self.measures}
@@ -150,7 +150,7 @@ class CollapseMetric(Base):
 
 
 def _moments(count: int, total: Tensor, products: Tensor) -> Moments:
-    """Return what sums tell; features that vary by no more than their rounding count as constant."""
+    """Return the moments that follow from sums; features that vary by no more than their rounding count as constant."""
     mean = total / count
     scatter = torch.addr(products, mean, mean, alpha=-count)
     rounding = count * torch.finfo(scatter.dtype).eps * products.diagonal()

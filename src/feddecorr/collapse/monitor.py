@@ -23,14 +23,14 @@ LOGGED = ("effective_rank", "dead_features")
 
 
 class CollapseWarning(UserWarning):
-    """The representations have collapsed, or what was validated cannot tell."""
+    """The representations have collapsed, or the validation is not enough to decide."""
 
 
 class ValidationDiagnosis:
     """Adds up the representations of a validation, batch by batch, and diagnoses those of all processes.
 
-    It never ends a training: what cannot be told is a warning. It warns when a collapse begins, and again after it
-    has been over.
+    It never ends the training: a diagnosis that fails is a warning. It warns when a collapse begins, and again if one
+    begins after recovery.
     """
 
     def __init__(self, measures: Sequence[str] = LOGGED) -> None:
@@ -63,7 +63,7 @@ class ValidationDiagnosis:
             self._statistics = replace(self._statistics, classes=None)
         self._statistics = batch if self._statistics is None else self._statistics + batch
 
-    def tell(self, name: str, classifier: Tensor | None = None) -> Diagnosis | None:
+    def diagnose(self, name: str, classifier: Tensor | None = None) -> Diagnosis | None:
         """Return the diagnosis of all since the last one, or warn that there is none."""
         problem, whole = _over_processes(self._problem, self._statistics)
         self._problem, self._statistics = "", None
@@ -73,7 +73,7 @@ class ValidationDiagnosis:
             gathered = Gathered(whole, Subsample(), None, None)
             found = Diagnosis.of(name, gathered, subject=Subject(classifier=classifier))
         except UserError as error:
-            warnings.warn(f"{name}: whether it has collapsed cannot be told: {error}", CollapseWarning, stacklevel=2)
+            warnings.warn(f"{name}: no diagnosis: {error}", CollapseWarning, stacklevel=2)
             return None
         collapsed = has_collapsed(found)
         if collapsed and not self._collapsed:
@@ -83,15 +83,15 @@ class ValidationDiagnosis:
 
     def numbers(self, found: Diagnosis) -> dict[str, float]:
         """Return what is logged: the measures, and the singular values of places 1, 2, 4, 8, …."""
-        told = {name: getattr(found, name) for name in self._measures}
+        logged = {name: getattr(found, name) for name in self._measures}
         values = found.singular_values
         places = [1 << power for power in range(math.floor(math.log2(len(values))) + 1)]
-        told |= {f"singular_value_{place}": values[place - 1] for place in places}
-        return {name: float(value) for name, value in told.items() if value is not None}
+        logged |= {f"singular_value_{place}": values[place - 1] for place in places}
+        return {name: float(value) for name, value in logged.items() if value is not None}
 
 
 def has_collapsed(found: Diagnosis) -> bool:
-    """Tell whether the words of the diagnosis speak of a collapse, or of many dead features."""
+    """Return whether the words of the diagnosis speak of a collapse, or of many dead features."""
     collapsed = found.verdict() in {"collapsed", "total collapse"}
     return collapsed or found.dead_features >= RISE * found.dimensions
 

@@ -1,4 +1,4 @@
-"""What labels add: neural collapse, which is good, told from dimensional collapse, which is not.
+"""What labels add: neural collapse, which is good, as opposed to dimensional collapse, which is not.
 
 NC1 to NC4 are those of Papyan, Han and Donoho (2020). Among class means every class weighs the same, within classes
 every sample. Of NC3 they plot the square, with a classifier that is not centred.
@@ -20,7 +20,7 @@ from feddecorr.collapse.statistics import Batch, ClassSpread, Gathered, Statisti
 
 @dataclass(frozen=True, kw_only=True)
 class ClassMeasures:
-    """How the classes lie: None is what cannot be told, without labels, of a single class or without a classifier."""
+    """The geometry of the classes: None is what is unknown without labels, with a single class or no classifier."""
 
     classes: int | None = None
     class_mean_rank: float | None = None

@@ -1,4 +1,4 @@
-"""How well frozen features tell classes apart: a linear and a nearest-neighbour probe, both in closed form."""
+"""How well frozen features separate classes: a linear and a nearest-neighbour probe, both in closed form."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def probe(  # noqa: PLR0913 - two sets of samples, and an option for each probe
     neighbours: int = 20,
     temperature: float = 0.07,
 ) -> ProbeAccuracy:
-    """Return how well classes are told from features of shape (n, d) by what was learned from others.
+    """Return the accuracy of probes on features of shape (n, d), fitted to other features.
 
     The linear probe is ridge regression onto one-hot labels, with an intercept; `ridge` is in units of the features'
     mean variance, so scale does not matter. The other is the weighted vote of Wu et al. (CVPR 2018): each of the
@@ -85,7 +85,7 @@ def _linear(statistics: Statistics, test: Tensor, ridge: float) -> Tensor:
     """Return the labels by ridge regression, which counts, means and the common scatter are enough for."""
     classes = statistics.classes or {}
     if len(classes) < 2:
-        raise UserError("all training samples have the same label, or none: there is nothing to tell apart")
+        raise UserError("all training samples have the same label, or none: a probe needs two classes")
     moments = statistics.moments
     labels = torch.tensor(list(classes), device=test.device)
     counts = test.new_tensor([each.count for each in classes.values()])
@@ -165,11 +165,11 @@ class Probed:
         )
         best = max(self.linear, self.knn or 0)
         if best <= self.chance + GAP:
-            yield "The features are bad: they tell the classes apart no better than chance."
+            yield "The features are bad: they separate the classes no better than chance."
         elif self.own is not None and best - self.own >= GAP:
-            yield "The head is bad: the features tell the classes apart better than it does."
+            yield "The head is bad: the features separate the classes better than it does."
         elif best >= NEARLY_ALL:
-            yield "Nothing is bad: the features tell nearly all samples apart."
+            yield "Nothing is bad: the features separate nearly all samples."
         else:
             yield f"The features set the limit, not the head: expect about {100 * best:.0f} % of any head on them."
         if self.knn is not None and self.knn - self.linear >= GAP:

@@ -24,7 +24,7 @@ CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
 
 class NotCapturedError(UserError, AttributeError):
-    """No forward pass has gone through the layer; `hasattr(seen, "z")` tells without raising."""
+    """No forward pass has gone through the layer; `hasattr(seen, "z")` asks without raising."""
 
 
 class Representations:
@@ -155,7 +155,7 @@ def _outputs(module: nn.Module) -> object:
 
 
 def _follow_each_other(modules: dict[str, nn.Module], first: str, second: str) -> bool:
-    """Tell whether both are one, or lie in different members of one Sequential."""
+    """Return whether both are one, or lie in different members of one Sequential."""
     pairs = zip(first.split("."), second.split("."), strict=False)
     common = ".".join(one for one, other in takewhile(lambda pair: pair[0] == pair[1], pairs))
     return first == second or isinstance(modules[common], nn.Sequential)
@@ -207,7 +207,7 @@ class FeatureMaps:
 
 
 def _has_weights(module: nn.Module) -> bool:
-    """Tell whether it holds parameters, or frozen weights that are plain tensors."""
+    """Return whether it holds parameters, or frozen weights that are plain tensors."""
     held = (value for each in module.modules() for value in vars(each).values())
     return next(module.parameters(), None) is not None or any(isinstance(value, Tensor) for value in held)
 

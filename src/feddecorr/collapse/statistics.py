@@ -151,7 +151,7 @@ class CrossMoments:
 class Statistics:
     """Moments of all representations and, with labels, what is kept of each class.
 
-    Statistics of parts (batches, processes, clients) add up to those of the whole. What they tell about the
+    Statistics of parts (batches, processes, clients) add up to those of the whole. What they say about the
     samples is their mean and covariance, no features: `sealed` sees to that for classes, too.
     """
 

@@ -34,11 +34,11 @@ VERDICTS = {
     "collapsed": "This representation has collapsed. FedDecorr (regularizers=feddecorr) works against that.",
     "narrower": "This representation has not collapsed, but it is narrower than it could be.",
     "not collapsed": "This representation has not collapsed.",
-    "cannot tell": "Whether that is a collapse cannot be told without labels or another model: a task with few classes "
-    "needs few dimensions. What would tell it: the labels (--labels FILE, or a loader that gives them), or the same "
-    "network trained on homogeneous data, given next to this one.",
+    "cannot tell": "Without labels or another model, this may or may not be a collapse: a task with few classes needs "
+    "few dimensions. Give the labels (--labels FILE, or a loader that yields them), or the same network trained on "
+    "homogeneous data as a second model.",
 }
-"""What can be answered, in the order in which it is decided, and in a sentence."""
+"""The answers in the order in which they are decided, each in a sentence."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,11 +132,11 @@ SIGNIFICANT = 2.0
 
 
 MOST_WEIGHTS = 1 << 16
-"""So many weights of a layer are compared at most, spread evenly over it."""
+"""At most this many weights of a layer are compared, spread evenly over it."""
 
 
 def looks_untrained(model: nn.Module) -> bool | None:
-    """Tell whether all weights are distributed as PyTorch draws them; None where there is no layer to tell by.
+    """Return whether all weights are distributed as PyTorch draws them; None where no layer allows to decide.
 
     Of each linear or convolutional layer a fresh copy is drawn, and the two distributions are compared by the test of
     Kolmogorov and Smirnov; what normalizations multiply by has to be 1, and what they add 0.

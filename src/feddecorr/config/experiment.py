@@ -153,13 +153,13 @@ class Experiment(Config):
         if self.training.accelerator not in (None, kind):
             raise UserError(
                 f"device={device}: the bits of this experiment are those of device={self.training.accelerator}; "
-                "results of different kinds of device are not taken for each other's"
+                "results of different kinds of device are kept apart"
             )
         training = self.training.model_copy(update={"accelerator": kind})
         return self.model_copy(update={"training": training})
 
     def fixes_statistics(self, number: int) -> bool:
-        """Tell whether clients of that round normalize by the statistics that they are sent, and leave them alone."""
+        """Return whether clients of that round normalize by the statistics that the server sends, and keep them."""
         return self.fix_after is not None and number > self.fix_after
 
     def pinned(self, sha256: str | None = None) -> Experiment:

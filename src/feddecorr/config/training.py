@@ -49,7 +49,7 @@ class Cosine(Schedule):
 
 
 class Step(Schedule):
-    """A drop by a factor after every so many rounds."""
+    """A drop by a factor at regular intervals."""
 
     every: PositiveInt = Field(30, description="rounds between two drops")
     drop: float = Field(0.1, gt=0, lt=1, description="what is left of the learning rate after a drop")
@@ -191,10 +191,10 @@ class Evaluation(Config):
         description="rounds from one evaluation to the next; auto: as few as keep it below a tenth of the training, by "
         "counting images",
     )
-    final: PositiveInt = Field(1, description="so many of the last rounds are evaluated whatever the rhythm")
+    final: PositiveInt = Field(1, description="how many of the last rounds are evaluated whatever the schedule")
     label_measures: Literal["last", "always"] = Field(
         "last",
-        description="when to measure also what labels tell (neural collapse, spectra of classes) and RankMe: in the "
+        description="when to measure also what needs labels (neural collapse, spectra of classes) and RankMe: in the "
         "last round, or with every evaluation",
     )
     measures: Annotated[dict[str, Measure], *MEASURES.fields(), AfterValidator(refuse_taken)] = Field(

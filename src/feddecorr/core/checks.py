@@ -141,7 +141,7 @@ def check_fields(message: object, fields: Mapping[str, Check]) -> None:
 
 
 def is_plain(tensor: object) -> TypeGuard[Tensor]:
-    """Tell whether it is a tensor of numbers in the memory of this process: not sparse, nested or quantized."""
+    """Return whether it is a tensor of numbers in the memory of this process: not sparse, nested or quantized."""
     return (
         isinstance(tensor, Tensor)
         and tensor.layout is torch.strided

@@ -34,7 +34,7 @@ class Memories:
         self.directory = InnerPath(directory) if isinstance(directory, Path) else directory
 
     def load(self, client: int, before: int) -> State:
-        """Return what the client remembers when that round begins; nothing if it never took part."""
+        """Return what the client remembers when that round begins; nothing if it was never drawn."""
         newest = self._newest(client, before - 1)
         return load_tensors(self._file(client, newest)) if newest else {}
 

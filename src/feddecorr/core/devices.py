@@ -37,7 +37,7 @@ def expand(names: Iterable[str]) -> list[str]:
 
 
 def on_host(device: str | torch.device) -> bool:
-    """Tell whether that is the processor and its memory."""
+    """Return whether that is the processor and its memory."""
     return kind(device) == HOST
 
 

@@ -1,4 +1,4 @@
-"""What several holders of samples may tell of a model, so that together they know its spectrum, and no feature."""
+"""Statistics that several holders of samples share, so that together they know a model's spectrum, and no feature."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from feddecorr.errors import UserError
 class Evidence:
     """Count, mean and scatter of representations in float64, and how many decisions were right.
 
-    Those of parts add up to those of the whole, to rounding in float64. They tell the mean and the covariance of a
-    holder's representations, and nothing else of them; of a single sample, the mean is the sample itself.
+    Those of parts add up to those of the whole, to rounding in float64. They reveal the mean and the covariance of a
+    holder's representations, and nothing else; the mean of a single sample is the sample itself.
     """
 
     moments: Moments
@@ -45,7 +45,7 @@ class Evidence:
         return Evidence(moments, None if unknown else int(self.right or 0) + int(other.right or 0))
 
     def diagnosis(self, name: str = "model") -> Diagnosis:
-        """Return what it tells: every measure of the spectrum, and the accuracy."""
+        """Return every measure of the spectrum, and the accuracy."""
         spread = measure_spread(Principal(self.moments))
         accuracy = None if self.right is None else self.right / self.moments.count
         return Diagnosis(name=name, **vars(spread), accuracy=accuracy)
@@ -93,7 +93,7 @@ class Evidence:
 
 
 def _is_possible(moments: Moments) -> bool:
-    """Tell whether there can be such samples, each of them no larger than `LARGEST`, to the rounding of a product."""
+    """Return whether there can be such samples, each of them no larger than `LARGEST`, to the rounding of a product."""
     scatter, variances = moments.scatter, moments.scatter.diagonal()
     if not bool(moments.mean.abs().max() <= LARGEST) or not bool(variances.min() >= 0):
         return False

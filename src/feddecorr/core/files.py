@@ -40,7 +40,7 @@ def write_json(path: AnyPath, content: Any) -> None:
     try:
         written = to_json(content, indent=2)
     except (ValueError, TypeError) as error:
-        raise UserError(f"{path} cannot be written as JSON that can be read again: {error}") from error
+        raise UserError(f"{path} cannot be written as JSON that could be read back: {error}") from error
     write_bytes(path, written)
 
 

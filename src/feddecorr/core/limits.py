@@ -89,7 +89,7 @@ def check_labels(labels: NDArray[Any], *, classes: int = CLASSES) -> None:
 
 
 def check_classes(count: int) -> None:
-    """Refuse more classes than can be told apart."""
+    """Refuse more classes than a run allows."""
     if count > CLASSES:
         raise UserError(f"{count:,} classes are too many: at most {CLASSES:,}")
 

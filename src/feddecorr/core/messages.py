@@ -107,7 +107,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class RoundInfo:
-    """What the server's hooks are told by name: the round, the run's seed, and every client's number of examples.
+    """What the server's hooks are given: the round, the run's seed, and every client's number of examples.
 
     Before the first round, `round` is 0. `rate` is the share of the clients that a round draws, perhaps on average.
     """
@@ -129,7 +129,7 @@ class RoundInfo:
 
 
 def failure(number: int, client: int, error: Exception) -> Failure:
-    """Return what is known of an error in a client's code; one that has a sentence for users is told by that alone."""
+    """Return what is known of an error in a client's code; of one with a sentence for users, that sentence alone."""
     if isinstance(error, UserError | RunError):
         return Failure(number, client, str(error))
     said = explain_refusal(error) if isinstance(error, OSError) else str(error)
@@ -137,7 +137,7 @@ def failure(number: int, client: int, error: Exception) -> Failure:
 
 
 NOTE = "feddecorr"
-"""The key of the header under which a message says what it is and what is in it besides tensors."""
+"""The key of the header under which a message says what it is and what it holds apart from tensors."""
 
 MOST_TENSORS = 1 << 16
 """Tensors in a message."""
@@ -146,7 +146,7 @@ MOST_TERMS = 64
 """Terms of an objective."""
 
 MOST_EPOCHS = 100_000
-"""Local epochs of which a client may tell."""
+"""Local epochs that a client may report."""
 
 COUNTS = Whole(0, MOST_EXAMPLES)
 
@@ -164,7 +164,7 @@ FIELDS: dict[str, dict[str, Check]] = {
         "note": Text(),
     },
 }
-"""What a message of each kind may hold besides tensors: what can be checked without knowing the run."""
+"""What a message of each kind may hold apart from tensors, as far as it can be checked without knowing the run."""
 
 Message = TypeVar("Message", bound=Broadcast | Update | Failure)
 

@@ -25,7 +25,7 @@ OTHER_BOUND = MIB
 """The same of every other file."""
 
 TEMPORARY = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{16}\.tmp")
-"""How a file is called before it is whole; nobody can guess the name, and it tells whose it is."""
+"""How a file is called before it is whole; nobody can guess the name, and it says whose it is."""
 
 PASSING = "feddecorr-tmp-"
 """How folders of temporary files begin: what is in them need not survive anything."""
@@ -89,7 +89,7 @@ class InnerPath:
         return found and found["name"]
 
     def exists(self) -> bool:
-        """Tell whether there is a file or a folder."""
+        """Return whether there is a file or a folder."""
         return self.stat() is not None
 
     def stat(self) -> os.stat_result | None:
@@ -211,7 +211,7 @@ class InnerPath:
     def held(self, refusal: str = "another process has it") -> Iterator[Callable[[], bool]]:
         """Hold a lock by the file, which comes into being if need be; `HeldError` at once where another process does.
 
-        What is given tells whether the lock is still the one that others would meet: somebody may have removed it.
+        The function it yields says whether the lock is still the one that others would meet: it may have been removed.
         """
         with named(self), self._folder() as folder:
             descriptor = self._open_file(folder, os.O_RDWR | os.O_CREAT)
@@ -296,7 +296,7 @@ class InnerPath:
 
 
 def passes(folder: Path) -> bool:
-    """Tell whether a folder is for temporary files, of this process or of another: nothing in it need survive."""
+    """Return whether a folder is for temporary files, of this process or of another: nothing in it need survive."""
     return str(folder).startswith(f"{tempfile.gettempdir()}{os.sep}{PASSING}")
 
 

@@ -81,7 +81,7 @@ def seeded(seed: int, purpose: str, *places: int) -> Iterator[None]:
 
 
 PARTS = 4
-"""Independent Gaussians whose sum is one: floating-point numbers of a single one have holes that tell values apart."""
+"""Independent Gaussians whose sum is one: floating-point numbers of a single one have gaps that reveal values."""
 
 
 def gaussian(shape: torch.Size, stream: torch.Generator | None) -> Tensor:

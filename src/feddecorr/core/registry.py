@@ -189,7 +189,7 @@ class Registry(Generic[K]):
         return {"name": self.name(kind), **self.options(kind)}
 
     def is_closed(self, kind: K) -> bool:
-        """Tell whether it stands for a class that was not imported: only its name and options are known."""
+        """Return whether it stands for a class that was not imported: only its name and options are known."""
         return isinstance(kind, self._closed)
 
     def options(self, kind: K, *, defaults: bool = True) -> dict[str, Any]:

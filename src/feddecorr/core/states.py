@@ -103,7 +103,7 @@ def copy_into(targets: Iterable[Tensor], sources: Iterable[Tensor]) -> None:
 
 
 def has_layout(state: State, like: Mapping[str, Tensor]) -> bool:
-    """Tell whether each tensor is in the memory format of its namesake, and on no graph."""
+    """Return whether each tensor is in the memory format of its namesake, and on no graph."""
     return all(tensor.stride() == like[name].stride() and not tensor.requires_grad for name, tensor in state.items())
 
 
@@ -145,7 +145,7 @@ def misfits(
 ) -> list[str]:
     """Return in which ways names and shapes, and if asked also types, are not the expected ones.
 
-    Strictly, types count, too, and whatever is no plain tensor (sparse, nested, without numbers) is told first.
+    Strictly, types count, too, and whatever is no plain tensor (sparse, nested, without numbers) is named first.
     """
     types = types or strict
     if strict and (strange := [name for name, tensor in state.items() if not is_plain(tensor)]):
@@ -198,7 +198,7 @@ def magnitudes(section: str, state: State, like: Mapping[str, Tensor]) -> float:
 
 
 def _is_counted(tensor: Tensor, like: Tensor, largest: float) -> bool:
-    """Tell whether it holds whole numbers that may have been counted from those of the other."""
+    """Return whether it holds whole numbers that may have been counted from those of the other."""
     return not tensor.is_floating_point() and largest <= GROWTH + float(like.abs().max())
 
 

@@ -60,7 +60,7 @@ def _whole(word: str) -> int:
 
 
 def is_text(word: str) -> bool:
-    """Tell whether UTF-8 can write it: in words of commands and names of files, other bytes come as half letters."""
+    """Return whether UTF-8 can write it: in words of commands and names of files, other bytes come as half letters."""
     try:
         word.encode()
     except UnicodeEncodeError:
@@ -109,7 +109,7 @@ def csv_cell(value: object) -> object:
 
 
 def _is_number(text: str) -> bool:
-    """Tell whether it is a number, or several with signs between them: a cell of ours, which computes nothing."""
+    """Return whether it is a number, or several with signs between them: a cell of ours, which computes nothing."""
     try:
         float(text)
     except ValueError:

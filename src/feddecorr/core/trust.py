@@ -35,7 +35,7 @@ class Trust:
     closed: bool = False
 
     def allows(self, name: str) -> bool:
-        """Tell whether a name that a file holds may be imported."""
+        """Return whether a name that a file holds may be imported."""
         allowed = os.environ.get(VARIABLE, "").split(",")
         module = name.partition(":")[0]
         return (
@@ -53,7 +53,7 @@ CLOSED = Trust(closed=True)
 
 
 def import_named(name: str, trust: Trust | None = None) -> Any:
-    """Return what `package.module:attribute` names; without `trust`, a person or a program has said so itself."""
+    """Return what `package.module:attribute` names; without `trust`, a person or a program has named it."""
     module = name.partition(":")[0]
     if trust is None or name in trust.said:
         if module not in sys.modules:
@@ -62,11 +62,11 @@ def import_named(name: str, trust: Trust | None = None) -> Any:
             return _get(name)
     if not trust.allows(name):
         raise UserError(
-            f"'{name}' is code of somebody's own that a file names: it is imported only if you say the name yourself, "
-            f"with --trust (in Python, trust=True), or with {VARIABLE}={module.partition('.')[0]} in the environment"
-            f"{_if_here(module)}"
+            f"'{name}' is code from outside this package, named by a file: it is imported only if you name it "
+            f"yourself, with --trust (in Python, trust=True), or with {VARIABLE}={module.partition('.')[0]} in the "
+            f"environment{_if_here(module)}"
         )
-    return _get(name, f"; what files name is not looked for in the working directory{_if_here(module)}")
+    return _get(name, f"; names in files are not looked up in the working directory{_if_here(module)}")
 
 
 def _if_here(module: str) -> str:

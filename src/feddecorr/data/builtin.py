@@ -55,7 +55,7 @@ class Digits(Data):
 class RotatedDigits(Digits):
     """The embedded digits upright and turned by 90, 180 and 270 degrees; each digit at each turn is a class: 40.
 
-    Ten upright digits need no more than nine dimensions; forty classes need so many that a collapse can be seen.
+    Ten upright digits need no more than nine dimensions; forty classes need enough that a collapse shows.
     """
 
     def read(self) -> Dataset:

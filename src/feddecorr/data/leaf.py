@@ -70,7 +70,7 @@ class Leaf(UserData):
 
     path: Path = Field(description="the folder that has train and test in it")
     kind: Literal["images", "features", "text"] = Field("images", description="what the lists x hold")
-    window: int = Field(WINDOW, ge=1, le=1024, description="characters that the next one is told from, for text")
+    window: int = Field(WINDOW, ge=1, le=1024, description="characters from which the next one is predicted, for text")
 
     @model_validator(mode="after")
     def _refuse(self) -> Self:

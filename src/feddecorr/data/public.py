@@ -91,7 +91,7 @@ class PublicData(Data):
 
 
 def is_missing(data: Data) -> bool:
-    """Tell whether a data set has to be fetched before it can be read."""
+    """Return whether a data set has to be fetched before it can be read."""
     if not isinstance(data, PublicData):
         return False
     try:
@@ -160,7 +160,7 @@ class FileLayout:
 
 
 class FileLayouts:
-    """All layouts of one data set, told apart by the names of their files, which may end in `.gz`."""
+    """All layouts of one data set, recognized by the names of their files, which may end in `.gz`."""
 
     def __init__(self, *layouts: FileLayout) -> None:
         self.layouts = layouts

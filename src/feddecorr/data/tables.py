@@ -39,7 +39,7 @@ TRUTH = {"True": 1.0, "true": 1.0, "TRUE": 1.0, "False": 0.0, "false": 0.0, "FAL
 AnyArray = NDArray[Any]
 
 Choose = Callable[[Sequence[str]], Mapping[str, int]]
-"""Tells, by the headings, which columns hold labels and the like: what each is, and its place."""
+"""Finds, by the headings, which columns hold labels and the like: what each is, and its place."""
 
 
 class ParsedTable(NamedTuple):
@@ -148,7 +148,7 @@ def _first_two(path: Path) -> tuple[list[str], list[str]]:
 
 
 def _is_heading(path: Path, first: Sequence[str], second: Sequence[str]) -> bool:
-    """Tell whether the first line names the columns; in a single column of words, that may be unclear."""
+    """Return whether the first line names the columns; in a single column of words, that may be unclear."""
     if all(map(_is_number, first)):
         return False
     if len(first) > 1 or first[0].strip().lower() in LABELS or (second and _is_number(second[0])):

@@ -1,4 +1,4 @@
-"""Text as windows of characters, each to tell the next one; and a small one that needs no download."""
+"""Text as windows of characters, from which to predict the next one; and a small text that needs no download."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from feddecorr.core.limits import Allowance, check_class_names, check_classes, c
 from feddecorr.data.dataset import Augmentation, Data, Dataset, Images, content_digest
 
 WINDOW = 16
-"""Characters that the next one is told from, unless it is said."""
+"""Characters from which the next one is predicted, by default."""
 
 
 class Passages(NamedTuple):
@@ -64,7 +64,7 @@ class Speeches(Data):
     Shakespeare has hundreds of characters: data=leaf:FOLDER data.kind=text.
     """
 
-    window: int = Field(WINDOW, ge=1, le=80, description="letters that the next one is told from")
+    window: int = Field(WINDOW, ge=1, le=80, description="letters from which the next one is predicted")
 
     @field_validator("augment")
     @classmethod

@@ -1,4 +1,4 @@
-"""Flower apps of our experiments: write one, and run it with an exit code that tells how the run ended."""
+"""Flower apps of our experiments: write one, and run it with an exit code that says how the run ended."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def write_app(folder: Path, experiment: Experiment, options: RunOptions, *, out:
 
 
 def run_app(directory: Path, superlink: str | None, log: Callable[[str], None]) -> str:
-    """Run an app with `flwr run`, passing on its log; return the final status, which its exit code does not tell.
+    """Run an app with `flwr run`, passing on its log; return the final status, which its exit code does not show.
 
     An interrupt also stops the run on the SuperLink, where it would otherwise continue unattended.
     """

@@ -98,7 +98,7 @@ class Deployment:
         test: Dataset | None,
         log: Callable[[str], None],
     ) -> None:
-        """Collect the data summaries: of all clients or, under `missing=continue`, of those that can take part."""
+        """Collect the data summaries: of all clients or, under `missing=continue`, of those that can participate."""
         self._experiment = experiment
         self._directory = RunDirectory(out)
         self._log = log
@@ -121,11 +121,11 @@ class Deployment:
         found = self._nodes.gather(self._engine.wait)
         for client, why in misfits(found, test).items():
             if self._experiment.missing == "fail":
-                raise RunError(f"client {client} cannot take part: {why}")
+                raise RunError(f"client {client} cannot participate: {why}")
             self._nodes.reasons[client] = why
             del found[client]
         if len(found) < self._experiment.minimum_clients:
-            raise RunError(f"{len(found)} clients can take part, too few to begin")
+            raise RunError(f"{len(found)} clients can participate, too few to begin")
         for client, why in sorted(self._nodes.reasons.items()):
             self._log(f"the run begins without client {client}: {why}")
         self._log_classes(found)

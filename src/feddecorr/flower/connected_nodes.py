@@ -99,14 +99,14 @@ class ConnectedNodes:
     """The connected nodes by client. Flower's node ids are random and change; client numbers do not.
 
     New nodes are queried, and nobody waits for their replies: a node that hangs costs nothing. A client whose node
-    cannot take part ends the run or is left out with the reason, by the experiment's `missing` policy.
+    cannot participate ends the run or is left out with the reason, by the experiment's `missing` policy.
     """
 
     def __init__(self, grid: Grid, experiment: Experiment, log: Callable[[str], None], keys: ClientKeys) -> None:
         self.grid = grid
         self._keys = keys
         self.reasons: dict[int, str] = {}
-        """Why clients cannot take part."""
+        """Why clients cannot participate."""
         self._log = log
         self._clients = experiment.clients
         self._continues = experiment.missing == "continue"
@@ -120,14 +120,14 @@ class ConnectedNodes:
         self._logged: set[str] = set()
 
     def gather(self, seconds: float) -> dict[int, DataSummary]:
-        """Return the data summaries before the run begins: of all clients, or of those that can take part."""
+        """Return the data summaries before the run begins: of all clients, or of those that can participate."""
         found = self.wait_for(range(self._clients), seconds)
         for node, newcomer in self._rivals.items():
             self._report_conflict(node, newcomer)
         absent = sorted(set(range(self._clients)) - found.keys())
         silent = [client for client in absent if client not in self.reasons]
         if len(found) < self._minimum:
-            reasons = "".join(f"; client {client} cannot take part: {why}" for client, why in self.reasons.items())
+            reasons = "".join(f"; client {client} cannot participate: {why}" for client, why in self.reasons.items())
             raise RunError(
                 f"{_list_clients(silent or absent)} of {self._clients} did not connect within engine.wait={seconds:g} "
                 f"seconds: each needs a SuperNode with --node-config 'client=NUMBER …'{reasons}"
@@ -143,7 +143,7 @@ class ConnectedNodes:
     def wait_for(self, clients: Iterable[int], seconds: float) -> dict[int, ConnectedNode]:
         """Return these clients' nodes when all are connected, or the connected ones after a timeout.
 
-        It does not wait for a client that cannot take part, but queries its node once more.
+        It does not wait for a client that cannot participate, but queries its node once more.
         """
         wanted, end, logged = set(clients), time.monotonic() + seconds, ""
         self._left_out = {node: client for node, client in self._left_out.items() if client is None}
@@ -215,8 +215,8 @@ class ConnectedNodes:
         return summary.differences(before)
 
     def _refuse(self, node: int, client: int, why: str) -> None:
-        """Apply the `missing` policy to a client that cannot take part, unless another node is that client."""
-        message = f"client {client}'s node {node} cannot take part: {why}"
+        """Apply the `missing` policy to a client that cannot participate, unless another node is that client."""
+        message = f"client {client}'s node {node} cannot participate: {why}"
         if not 0 <= client < self._clients or client in self._nodes:
             self._leave_out(node, why)
         elif refusal := self._keys.refusal(client, node):

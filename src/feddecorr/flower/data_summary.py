@@ -95,7 +95,7 @@ STRUCTURE = TypeAdapter(DataSummary)
 
 
 def misfits(summaries: Mapping[int, DataSummary], test: Dataset | None) -> dict[int, str]:
-    """Return the clients that cannot take part, and why.
+    """Return the clients that cannot participate, and why.
 
     Images have the server's shape or, if it has none, most clients'; while all clients together name too many
     classes, the one that names the most is left out.

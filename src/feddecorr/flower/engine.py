@@ -36,7 +36,7 @@ from feddecorr.training.task import Task
 NEEDED = ("flwr", "ray", "psutil")
 
 HOME = "FEDDECORR_SIMULATION"
-"""The environment variable by which the supervisor tells nodes the folder of the simulation."""
+"""The environment variable that names the simulation's folder to nodes."""
 
 SHARDS = "shards.safetensors"
 """The file with all clients' images, in the folder of the simulation."""

@@ -59,7 +59,7 @@ RISE = 0.1
 
 
 class DyingFeatures(UserWarning):
-    """Features stop to vary in training, and FedDecorr takes them for uncorrelated."""
+    """Features become constant in training, and FedDecorr takes them for uncorrelated."""
 
 
 class DyingWatch:
@@ -74,19 +74,19 @@ class DyingWatch:
         self._find = start
         self._start: float | None = None
         self._risen = False
-        self._told = False
+        self._warned = False
 
     def see(self, share: float) -> None:
         """Take the next share; one that is high by chance, as on a batch of one class, is not a reason to warn."""
-        if self._told:
+        if self._warned:
             return
         if self._start is None and (self._find is None or share >= RISE):
             self._start = share if self._find is None else self._find()
         risen = self._start is not None and share >= self._start + RISE
         if risen and self._risen:
-            self._told = True
+            self._warned = True
             warnings.warn(
-                f"{100 * share:.0f} % of the features of the representation do not vary any more "
+                f"{100 * share:.0f} % of the features of the representation have become constant "
                 f"({100 * (self._start or 0):.0f} % at the start): they are dying. To FedDecorr a feature that never "
                 "varies is uncorrelated, and where nothing is normalized before the representation it lowers its loss "
                 f"by killing features: {self._advice}",

@@ -45,10 +45,10 @@ class HuggingFaceModel(Pretrained):
         """Return what configuration and preprocessor say."""
         config, folder = self._config(), self._folder()
         path = None if folder is None else folder / "preprocessor_config.json"
-        told: dict[str, Any] = read_json(path) if path is not None and path.is_file() else {}
-        size = _pair(getattr(config, "image_size", None) or told.get("crop_size") or told.get("size"))
-        mean, std = told.get("image_mean"), told.get("image_std")
-        constants = (tuple(mean), tuple(std)) if mean and std and told.get("do_normalize", True) else None
+        settings: dict[str, Any] = read_json(path) if path is not None and path.is_file() else {}
+        size = _pair(getattr(config, "image_size", None) or settings.get("crop_size") or settings.get("size"))
+        mean, std = settings.get("image_mean"), settings.get("image_std")
+        constants = (tuple(mean), tuple(std)) if mean and std and settings.get("do_normalize", True) else None
         return Inputs(getattr(config, "num_channels", 3), size, constants)
 
     def filled(self, network: nn.Module, weights: State) -> tuple[nn.Module, set[str]]:

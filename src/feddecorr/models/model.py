@@ -83,7 +83,7 @@ class Model(Config):
         return self.model_copy(update={"sha256": weights_digest(read_weights(path))})
 
     def scales_pixels(self) -> bool:
-        """Tell whether the network takes pixels from 0 to 1 and standardizes them itself."""
+        """Return whether the network takes pixels from 0 to 1 and standardizes them itself."""
         return False
 
     def features(self, shape: Shape) -> tuple[nn.Module, int]:

@@ -100,7 +100,7 @@ class Pretrained(Foreign):
         """Return such a network with these weights, in any form that the library knows, and the names that had none."""
 
     def scales_pixels(self) -> bool:
-        """Tell whether the network's constants are known."""
+        """Return whether the network's constants are known."""
         return self.inputs().constants is not None
 
     def make(self, shape: Shape, classes: int) -> nn.Module:

@@ -68,7 +68,7 @@ def of_several(term: Marked) -> Marked:
 
 
 def takes_several(term: Term) -> bool:
-    """Tell whether a term takes a pass of several clients."""
+    """Return whether a term takes a pass of several clients."""
     return getattr(term, "of_several", False)
 
 

@@ -53,7 +53,7 @@ class Grid(Study):
     """Runs for every combination of labels, and tables and figures of them.
 
     `axes` are the labels and their values, `makes` is what is made of the results, `settings` are words for all
-    runs, and `wants` tells which combinations are run.
+    runs, and `wants` says which combinations are run.
     """
 
     name: str

@@ -24,7 +24,7 @@ class When:
     says: str
 
     def applies(self, labels: Labels) -> bool:
-        """Tell whether a run has these labels."""
+        """Return whether a run has these labels."""
         return all(labels.get(name) == value for name, value in self.labels.items())
 
 

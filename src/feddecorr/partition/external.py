@@ -55,7 +55,7 @@ class Given(Partition):
         """Return the owners, if there are as many as clients."""
         if owners is None:
             raise UserError(
-                "partition=given: these data do not say whose an example is; data=digits_by_writer, data=speeches, "
+                "partition=given: these data do not assign examples to clients; data=digits_by_writer, data=speeches, "
                 "data=leaf:FOLDER and data=table:FILE with data.client=COLUMN do; the other partitions draw clients"
             )
         if (found := int(owners.max()) + 1) != clients:

@@ -132,7 +132,7 @@ def grid(local: Sequence[Diagnosis], shown: int = SHOWN_VALUES) -> go.Figure:
 
 
 def sphere(diagnosis: Diagnosis, largest: int | None = None) -> go.Figure:
-    """Draw samples on the unit sphere, by class, as in the paper's figure 1; with `largest`, only so many classes."""
+    """Draw samples on the unit sphere, by class, as in the paper's figure 1; with `largest`, only that many classes."""
     return figures.draw(Picture("", "", "", ("", ""), [Panel("", cloud=sphere_points(diagnosis, largest))]))
 
 

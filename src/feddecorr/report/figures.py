@@ -17,7 +17,7 @@ from feddecorr.results.curves import Band
 
 SHOWN_CLIENTS = 1000
 MOST_WRITTEN = 20
-"""Up to so many rows and columns, counts are written into the cells of their heatmap."""
+"""Up to this many rows and columns, counts are written into the cells of their heatmap."""
 
 Axis = tuple[str, list[str]]
 """What an axis shows, and the names along it."""

@@ -33,7 +33,7 @@ COLOURS = (
     "#b9ac70",
     "#94a4a2",
 )
-"""Petroff's ten colours (2021, arXiv 2107.02270), which colour-blind readers can tell apart."""
+"""Petroff's ten colours (2021, arXiv 2107.02270), which colour-blind readers can distinguish."""
 
 BLUE, RED, AMBER, PURPLE, GREY, BROWN, ORANGE, *_ = COLOURS
 
@@ -177,9 +177,9 @@ LineStyle = tuple[str, int]
 
 
 def line_styles(arms: Mapping[str, ArmName]) -> dict[str, LineStyle]:
-    """Return how the arms of a comparison are drawn: the colour tells the method, the dash the regularizer.
+    """Return how the arms of a comparison are drawn: the colour shows the method, the dash the regularizer.
 
-    Where options or other settings tell arms of one method apart, the first of them has the method's colour.
+    Where options or other settings distinguish arms of one method, the first of them has the method's colour.
     """
     variants = list(dict.fromkeys((arm.method, arm.options, arm.others) for arm in arms.values()))
     own: dict[str, tuple[str, str, str]] = {}
@@ -187,7 +187,7 @@ def line_styles(arms: Mapping[str, ArmName]) -> dict[str, LineStyle]:
         own.setdefault(variant[0], variant)
     palette = colours(len(METHODS) + len(variants))
     known = {variant: palette[METHODS.index(name)] for name, variant in own.items() if name in METHODS}
-    if "" in own:  # an arm whose method is not told is FedAvg in no other figure
+    if "" in own:  # an arm without a named method is FedAvg in no other figure
         known.setdefault(own[""], palette[0])
     free = iter(colour for colour in palette if colour not in known.values())
     shown = {variant: known.get(variant) or next(free) for variant in variants}

@@ -61,7 +61,7 @@ PLAIN = 4
 
 
 def is_available() -> bool:
-    """Tell whether figures can be printed here."""
+    """Return whether figures can be printed here."""
     return find_spec("matplotlib") is not None
 
 

@@ -53,10 +53,10 @@ class SeedGroup:
 
 
 def group_seeds(runs: Mapping[str, Summary], *, whole: bool = True) -> list[SeedGroup]:
-    """Return the lines in the order of their settings, named by what tells them apart.
+    """Return the lines in the order of their settings, named by what distinguishes them.
 
     If `whole`, unfinished runs stay separate: a mean would hide how far each has come. So do copies of the same run.
-    Lines that differ in nothing else are told apart by the names of their directories.
+    Lines that differ in nothing else are named by their directories.
     """
     lines: dict[object, list[str]] = {}
     for name, run in runs.items():
@@ -141,7 +141,7 @@ def switches(lines: Sequence[SeedGroup]) -> list[str]:
 
 
 def name_directories(directories: Sequence[Path]) -> list[str]:
-    """Name each run by as many last parts of its path as tell all of them apart."""
+    """Name each run by as many last parts of its path as make all names different."""
     paths = [directory.resolve() for directory in directories]
     if len(set(paths)) < len(paths):
         raise UserError("the same run is given twice")
@@ -221,7 +221,7 @@ def _summary(lines: Sequence[SeedGroup]) -> Section:
         "kB to a client": lambda line: line.mean(lambda run: _kilobytes(run, "sent"), ",.1f"),
         "kB from a client": lambda line: line.mean(lambda run: _kilobytes(run, "received"), ",.1f"),
         "time": lambda line: f"{line.mean(lambda run: sum(each['seconds'] for each in run.rounds), '.0f')} s",
-        # Those of a sweep have digests for names, which tell a reader nothing.
+        # Those of a sweep have digests for names, which mean nothing to a reader.
         "directory": lambda line: ", ".join(name for name, run in line.runs.items() if name != run.digest) or None,
     }
     cells = {heading: [read(line) for line in lines] for heading, read in columns.items()}

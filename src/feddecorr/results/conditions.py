@@ -44,7 +44,7 @@ class Condition:
             raise UserError(f"'{text}' is no condition: {_HELP}") from error
 
     def holds(self, settings: Mapping[str, Any]) -> bool:
-        """Tell whether the settings, by dotted keys, fulfil it."""
+        """Return whether the settings, by dotted keys, fulfil it."""
         return bool(_Reading(self.text, settings).value(self._tree))
 
 

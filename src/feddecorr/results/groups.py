@@ -1,4 +1,4 @@
-"""Which runs belong together: those that differ in nothing but the seed are a cell, with what tells it from others."""
+"""Which runs belong together: those that differ only in the seed are a cell, named by what distinguishes it."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def split_by(cells: Sequence[Cell], axes: Sequence[str]) -> Iterator[tuple[str, 
 
 
 def covers(name: str, key: str) -> bool:
-    """Tell whether a name stands for a key: itself, or a table that holds it."""
+    """Return whether a name stands for a key: itself, or a table that holds it."""
     return key == name or key.startswith(f"{name}.")
 
 
@@ -105,7 +105,7 @@ def context(summary: Summary, but: Sequence[str] = ()) -> Context:
 
 
 def is_finished(summary: Summary) -> bool:
-    """Tell whether a run has all of its rounds."""
+    """Return whether a run has all of its rounds."""
     return len(summary.rounds) >= int(summary.options["rounds"])
 
 
@@ -150,7 +150,7 @@ def group_runs(summaries: Sequence[Summary], asked: Sequence[str] = ()) -> list[
 
 
 def _settings(contexts: Sequence[Context], asked: Sequence[str]) -> list[str]:
-    """Return the names that tell contexts apart.
+    """Return the names that distinguish contexts.
 
     Where kinds differ, an option of theirs does so only if it varies for one of them.
     """
@@ -172,12 +172,12 @@ def _settings(contexts: Sequence[Context], asked: Sequence[str]) -> list[str]:
 
 
 def _differ(settings: Sequence[Mapping[str, str]], key: str) -> bool:
-    """Tell whether all of these settings have the key, with different values."""
+    """Return whether all of these settings have the key, with different values."""
     return all(key in each for each in settings) and len({each[key] for each in settings}) > 1
 
 
 def _is_plain_table(value: object, name: str) -> bool:
-    """Tell whether a name stands for several settings, of which those that differ are told anyway."""
+    """Return whether a name stands for several settings, of which those that differ are named anyway."""
     return isinstance(value, Mapping) and "name" not in value and name not in SEVERAL
 
 

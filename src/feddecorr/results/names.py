@@ -77,7 +77,7 @@ def shown(setting: str, value: Label) -> str:
 
 @dataclass(frozen=True)
 class ArmName:
-    """The name of an arm in its parts: `arm` is made of the other three, `others` is what else tells it apart."""
+    """The name of an arm in its parts: `arm` is made of the other three, `others` is what else distinguishes it."""
 
     method: str
     options: str
@@ -92,7 +92,7 @@ class ArmName:
 
 
 def name_arm(labels: Labels, settings: Mapping[str, Any] | None = None) -> ArmName:
-    """Name an arm by the labels that tell it apart, and by the settings of a run of it where these are known.
+    """Name an arm by the labels that distinguish it, and by the settings of a run of it where these are known.
 
     A regularizer is named with its method, whether or not methods differ. Without labels, an arm is its method and
     its regularizers.
@@ -149,10 +149,10 @@ def columns(named: Sequence[tuple[Labels, ArmName]]) -> tuple[list[str], list[li
 
 
 def is_regularizer(key: str) -> bool:
-    """Tell whether a label is about regularizers."""
+    """Return whether a label is about regularizers."""
     return key.partition(".")[0] in REGULARIZERS
 
 
 def is_of_arm(key: str) -> bool:
-    """Tell whether a label is part of an arm's own name."""
+    """Return whether a label is part of an arm's own name."""
     return key.partition(".")[0] == METHOD or is_regularizer(key)

@@ -50,8 +50,8 @@ class Pair:
 class Comparison:
     """Runs that differ in one setting alone: both arms, and every statistic of the differences.
 
-    `labels` are the settings that were asked for and whatever else tells this comparison from the others; `names` are
-    those of the arms, `words` what else of the labels a reader must see, by heading.
+    `labels` are the requested settings and whatever else distinguishes this comparison; `names` are those of the arms,
+    `words` what else of the labels a reader must see, by heading.
     """
 
     labels: Labels
@@ -111,8 +111,8 @@ def _compare_arms(arms: Sequence[Cell], labels: Labels, pair: str, measure: str)
     """Compare the first of the cells with each other one."""
     first, *others = arms
     # What is part of an arm's name is in it, and in no column.
-    told = [key for key in first.labels if covers(pair, key) or (is_of_arm(pair) and is_of_arm(key))]
-    rest = {key: value for key, value in labels.items() if key not in told}
+    named = [key for key in first.labels if covers(pair, key) or (is_of_arm(pair) and is_of_arm(key))]
+    rest = {key: value for key, value in labels.items() if key not in named}
     headings, (cells,) = columns([(rest, first.named(list(rest)))]) if rest else ([], ([],))
     for second in others:
         found = Pair(first.runs, second.runs)
@@ -121,7 +121,7 @@ def _compare_arms(arms: Sequence[Cell], labels: Labels, pair: str, measure: str)
                 labels,
                 _chosen(first, pair),
                 _chosen(second, pair),
-                (first.name(told), second.name(told)),
+                (first.name(named), second.name(named)),
                 dict(zip(headings, cells, strict=True)),
                 found.seeds,
                 found.by_statistic(measure),

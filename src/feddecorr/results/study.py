@@ -24,7 +24,7 @@ Labels = dict[str, Label]
 
 @dataclass(frozen=True)
 class Arm:
-    """One run of a study: the words that tell it apart in tables, its experiment (seed included) and its options."""
+    """One run of a study: the words that name it in tables, its experiment (seed included) and its options."""
 
     labels: Labels
     experiment: Experiment

@@ -42,7 +42,7 @@ STATISTICS = {
     "best": "best round",
     "transient": "while the learning rate is high",
 }
-"""What a run's accuracy can mean; they tell different stories. `last` is the model that a user gets."""
+"""What a run's accuracy can mean. `last` is the model that a user gets."""
 
 TRAFFIC = ("sent", "received")
 """Bytes per client, which are known of every round."""
@@ -307,12 +307,12 @@ def read_summaries(paths: Sequence[Path]) -> list[Summary]:
 
 
 def _joined(one: Summary, other: Summary) -> Summary:
-    """Return the one of two records of an experiment that tells more, with what only the other tells of clients."""
+    """Return the richer of two records of an experiment, with what only the other says of clients."""
 
-    def tells(summary: Summary) -> tuple[int, int]:
+    def richness(summary: Summary) -> tuple[int, int]:
         return len(summary.rounds), sum(line["model"] is not None for line in summary.rounds)
 
-    more, less = (other, one) if tells(other) > tells(one) else (one, other)
+    more, less = (other, one) if richness(other) > richness(one) else (one, other)
     if len(more.rounds) > len(less.rounds):
         return more
     return replace(

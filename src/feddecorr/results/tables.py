@@ -190,7 +190,7 @@ def to_csv(table: ResultTable) -> str:
 
 
 FORMATS: dict[str, Callable[[ResultTable], str]] = {"markdown": to_markdown, "latex": to_latex, "csv": to_csv}
-"""How a table can be written, besides plain text."""
+"""How a table can be written, apart from plain text."""
 
 ENDINGS = (".parquet", ".csv")
 """Files that rounds are written to."""

@@ -74,7 +74,7 @@ class Wanted:
 
     @property
     def whole(self) -> bool:
-        """Whether it takes all clients of the round to tell."""
+        """Whether it needs all clients of the round."""
         return self.averaging or self.blames or self.updates
 
 
@@ -171,7 +171,7 @@ STEPS = 8
 
 
 class WholeRound:
-    """Takes in the local models of a round one by one, keeps them in a folder, and then tells about all of them."""
+    """Takes in the local models of a round one by one, keeps them in a folder, and then compares all of them."""
 
     def __init__(self, simulation: Simulation, look: DiagnosisInputs, folder: Path, say: Callable[[str], None]) -> None:
         self._look, self._say, self._layer_ranks = look, say, look.evaluator.layer_ranks
@@ -269,11 +269,11 @@ def examine(directory: RunDirectory, wanted: Wanted, name: str, say: Say, *, tru
     if wanted.whole:
         missing = directory.round(number).missing
         for client in set(wanted.clients or ()) & missing.keys():
-            raise UserError(f"client {client} has no part in the average of round {number}: {missing[client]}")
+            raise UserError(f"client {client} is not in the average of round {number}: {missing[client]}")
         trained = [client for client in sample_clients(simulation.federation, number) if client not in missing]
         shown = [client for client in shown if client not in missing]
         if not trained:
-            raise UserError(f"nobody trained in round {number}: it has no local models to look at")
+            raise UserError(f"nobody trained in round {number}: it has no local models")
     with ExitStack() as stack:
         state = stack.enter_context(state_of(directory, simulation, options, number, say))
         model = look.build(state.after())
@@ -295,7 +295,7 @@ def examine(directory: RunDirectory, wanted: Wanted, name: str, say: Say, *, tru
                 changed[update.client] = replace(change, name=f"{title}, update of client {update.client}")
             theirs = look.build({**update.weights, **update.buffers})
             found = diagnose(theirs, name=f"{title}, client {update.client}", compared_with=(model, first))
-            say(f"client {update.client} is trained and looked at ({place} of {len(trained)})")
+            say(f"client {update.client} is trained and evaluated ({place} of {len(trained)})")
             if wanted.whole:
                 together.take(update, theirs, found, layers=wanted.layers)
             if update.client in shown:

@@ -40,7 +40,7 @@ KEY = "run"
 
 
 class AboutData(Config):
-    """The file `federation.json`: what a reader of results has to know, and digests that tell other data apart."""
+    """The file `federation.json`: what a reader of results has to know, and digests of the data."""
 
     note: str
     classes: tuple[str, ...]
@@ -122,7 +122,7 @@ def read_mark(path: AnyPath) -> Mark:
 
 
 KEPT = ("shared", "memory")
-"""Parts of the server, besides the model, that go to a file of their own."""
+"""Parts of the server, apart from the model, that have a file of their own."""
 
 EXPERIMENT = "experiment.json"
 ENVIRONMENT = "environment.json"
@@ -132,7 +132,7 @@ ROUNDS = "rounds.jsonl"
 WEIGHTS = "weights.safetensors"
 FILES = (EXPERIMENT, ENVIRONMENT, FEDERATION, ROSTER, ROUNDS, WEIGHTS)
 FOLDERS = ("server", "clients", "previous")
-"""What a run writes, besides the folders of its trackers; nothing else in its directory is ever touched."""
+"""What a run writes, apart from the folders of its trackers; nothing else in its directory is ever touched."""
 
 LOCK = ".lock"
 
@@ -167,11 +167,11 @@ class RunDirectory:
         return directory
 
     def exists(self) -> bool:
-        """Tell whether there is a run."""
+        """Return whether there is a run."""
         return (self.inside / EXPERIMENT).exists()
 
     def is_held(self) -> bool:
-        """Tell whether a process is at work on the run."""
+        """Return whether a process is at work on the run."""
         if not self.path.is_dir():
             return False
         try:
@@ -183,7 +183,7 @@ class RunDirectory:
             return False
 
     def is_done(self, experiment: Experiment, options: RunOptions) -> bool:
-        """Tell whether the directory holds this very run with as many rounds, or more."""
+        """Return whether the directory holds this very run with as many rounds, or more."""
         return (
             self.exists()
             and self.finished_rounds() >= options.rounds
@@ -218,11 +218,11 @@ class RunDirectory:
         return read_parsed(self.inside / FEDERATION, AboutData.parse)
 
     def has_begun(self) -> bool:
-        """Tell whether it is known on which data the run is."""
+        """Return whether it is known on which data the run is."""
         return bool(self.finished_rounds()) or (self.inside / FEDERATION).exists()
 
     def roster(self) -> Roster:
-        """Return who holds how many examples and, where it is known, of which class."""
+        """Return how many examples each client has and, where it is known, of which class."""
         roster, classes = read_roster(self.inside / ROSTER), len(self.federation().classes)
         if roster.labels is not None and roster.labels.classes != classes:
             raise UserError(f"{self.inside / ROSTER} counts {roster.labels.classes} classes, federation.json {classes}")
@@ -235,7 +235,7 @@ class RunDirectory:
     def require_rounds(self) -> int:
         """Return the number of rounds that count; none is refused."""
         if not (done := self.finished_rounds()):
-            raise UserError(f"{self.path} has no finished round yet: 'feddecorr resume {self.path}' goes on")
+            raise UserError(f"{self.path} has no finished round yet: 'feddecorr resume {self.path}' continues it")
         return done
 
     def weights(self) -> State:

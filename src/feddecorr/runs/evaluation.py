@@ -100,7 +100,7 @@ class Evaluator:
         self._known: tuple[State, Diagnosis] | None = None  # the last spread, and what it follows from
 
     def __call__(self, state: Server | Update, *, classes: bool = False) -> Diagnosis:
-        """Return what a run records, with what labels tell or without: the rest of many rounds fills memory."""
+        """Return what a run records, with what needs labels or without: the rest of many rounds fills memory."""
         load_into(self._model, {**state.weights, **state.buffers})
         if classes:
             return Diagnosis.from_dict(self.diagnose(self._model, weights=False).recorded())
@@ -232,10 +232,10 @@ def _mean(scores: list[Score], count: int) -> DecisionMeasures:
 
 
 FORWARD = 3
-"""So many forward passes cost as much as a training step on the same images."""
+"""The number of forward passes that cost as much as a training step on the same images."""
 
 SHARE = 10
-"""The training costs at least so many times as much as evaluations under `auto`."""
+"""How many times as much as its evaluations the training costs at least, under `auto`."""
 
 ADVICE = "regularizers.feddecorr.dying=counted works against that."
 
@@ -300,7 +300,7 @@ class Evaluations:
             yield update
 
     def after(self, now: Round) -> Evaluated:
-        """Evaluate the global model after a round, and tell all that was found out in it; warn if its features die."""
+        """Evaluate the global model after a round, and return all that was found out; warn if its features die."""
         if self._evaluate is None and self._elsewhere is not None and self._is_due(now.number):
             model = self._elsewhere.evaluate(now.number, now.server)
             return replace(self._of_clients(), model=model)
@@ -333,7 +333,7 @@ class Evaluations:
         return None if averaged is None else Averaging.of(list(self._local.values()), averaged, self._classes)
 
     def _look_at(self, update: Update) -> Diagnosis | None:
-        """Evaluate a client's model, or take what it found out itself; what cannot be told of it costs no more."""
+        """Evaluate a client's model, or take what it found out itself; what is unknown costs no more."""
         try:
             if self._evaluate is None and update.evidence:
                 return Evidence.from_state(update.evidence).diagnosis()
@@ -362,18 +362,18 @@ def _dead(found: Diagnosis) -> float:
 
 
 def is_due(options: RunOptions, number: int, every: int) -> bool:
-    """Tell whether a round is evaluated, in that rhythm or as one of the last."""
+    """Return whether a round is evaluated, in that rhythm or as one of the last."""
     return number % every == 0 or options.rounds - options.evaluation.final < number <= options.rounds
 
 
 def looks_at_clients(options: RunOptions, number: int) -> bool:
-    """Tell whether the clients' models are looked at when that round is evaluated."""
+    """Return whether the clients' models are looked at when that round is evaluated."""
     clients = options.evaluation.clients
     return number == options.rounds if clients == "last" else clients
 
 
 def rhythm(experiment: Experiment, evaluation: Evaluation, train: int, test: int) -> int:
-    """Return the number of rounds from one evaluation to the next, of so many images to train on and to test with.
+    """Return the number of rounds from one evaluation to the next, given the numbers of images.
 
     Under `auto` it is the least for which the evaluations' forward passes cost at most a tenth of the training.
     Images are counted, and no clock is read: it is the same on every machine.

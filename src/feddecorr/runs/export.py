@@ -87,8 +87,8 @@ class Exported:
     def note(self) -> dict[str, str]:
         """Return what a reader of the file has to know."""
         mean, std = self.task.constants
-        told = {"classes": self.task.classes, "shape": self.task.shape, "mean": mean, "std": std}
-        known = {name: json.dumps(value) for name, value in told.items()}
+        described = {"classes": self.task.classes, "shape": self.task.shape, "mean": mean, "std": std}
+        known = {name: json.dumps(value) for name, value in described.items()}
         settings = to_settings(self.experiment, self.options)
         return {**known, "experiment": json.dumps(settings), "round": str(self.round)}
 

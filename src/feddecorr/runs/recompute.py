@@ -40,7 +40,7 @@ def describe(directory: RunDirectory) -> str:
 
 
 def is_homogeneous(directory: RunDirectory) -> bool:
-    """Tell whether all clients of a run hold data of the same distribution."""
+    """Return whether all clients of a run hold data of the same distribution."""
     partition = directory.settings()[0].partition
     return isinstance(partition, Homogeneous) or math.isinf(getattr(partition, "alpha", 0.0))
 
@@ -113,7 +113,7 @@ class RoundState:
             server = source.load_server(self.simulation.federation.start(), before=True)
             if server is not None:
                 return source, server
-        raise UserError(f"the state before round {self.number} of {self.directory.path} cannot be made again")
+        raise UserError(f"the state before round {self.number} of {self.directory.path} cannot be recomputed")
 
     def _sources(self) -> Iterator[RunDirectory]:
         if self.directory.finished_rounds() == self.number:
@@ -143,6 +143,6 @@ class RoundState:
 def state_of(
     directory: RunDirectory, simulation: Simulation, options: RunOptions, number: int, say: Say
 ) -> Iterator[RoundState]:
-    """Open a round: as it is kept, if it is the newest and no other process goes on with the run; else repeated."""
+    """Open a round: as it is kept, if it is the newest and no other process continues the run; else repeated."""
     with temporary_folder() as folder:
         yield RoundState(directory, simulation, options, number, folder, say)

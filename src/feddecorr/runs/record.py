@@ -214,7 +214,7 @@ class RoundLines:
         self.path.append(line)
 
     def read(self, count: int) -> ReadLines:
-        """Return what there is of the first rounds, so many: a broken line costs its round, and no other."""
+        """Return what there is of the first `count` rounds: a broken line costs its round, and no other."""
         records, problems = [], []
         found = 0
         for found, line in enumerate(self._lines(count), start=1):
@@ -236,7 +236,7 @@ class RoundLines:
         raise UserError(f"{self.path} has no line of round {number}")
 
     def cut(self, count: int) -> None:
-        """Drop all lines but the first, so many; what is wrong in one of them stays as it is."""
+        """Keep only the first lines; what is wrong in one of them stays as it is."""
         self.path.write(b"".join(self._lines(count)))
 
     def refuse_missing(self, count: int) -> None:
@@ -252,7 +252,7 @@ class RoundLines:
         return f"{self.path}: {count} rounds are finished, but it has {found} whole lines"
 
     def _lines(self, count: int) -> Iterator[bytes]:
-        """Yield the first whole lines, so many at most; of one that is too long, its beginning."""
+        """Yield the first whole lines; of one that is too long, its beginning."""
         if not count:
             return
         with reading(self.path), self.path.open() as descriptor, open(descriptor, "rb", closefd=False) as file:

@@ -28,13 +28,13 @@ from feddecorr.trackers import Tracker, TrackerEntry
 ARTIFACTS = ("experiment.json", "environment.json", "federation.json", "weights.safetensors")
 """The files of a run that a tracker keeps, when it is done."""
 
-TOLD = "told.json"
+TRACKED = "tracked.json"
 
-WRITTEN = (TOLD, "run_id")
+WRITTEN = (TRACKED, "run_id")
 """The files of a tracker's folder that are written here, and by MLflow's tracker; the library writes all others."""
 
 
-class Told(Config):
+class Tracked(Config):
     """How much a tracker has received."""
 
     rounds: NonNegativeInt = 0
@@ -42,7 +42,7 @@ class Told(Config):
 
 
 class Follower:
-    """One tracker of one run; `RUN/NAME/told.json` says how much of it the tracker has received.
+    """One tracker of one run; `RUN/NAME/tracked.json` says how much of it the tracker has received.
 
     The experiment and the options are those of the run, in memory: what the run's file names is not imported for it.
     """
@@ -56,21 +56,21 @@ class Follower:
         for file in map(folder.__truediv__, folder.names()):
             if file.unfinished in WRITTEN:
                 file.remove()
-        self._file = folder / TOLD
-        self._told = read_parsed(self._file, Told.parse) if self._file.exists() else Told()
+        self._file = folder / TRACKED
+        self._tracked = read_parsed(self._file, Tracked.parse) if self._file.exists() else Tracked()
         try:
             self._log = tracker.open(
                 folder.path,
                 name=run.path.resolve().name,
                 digest=self._experiment.digest(),
-                number=self._told.rounds,
+                number=self._tracked.rounds,
             )
         except ImportError as error:
-            raise UserError(f"{name} is not there ({error}): pip install 'feddecorr[{name}]'") from error
+            raise UserError(f"{name} is not installed ({error}): pip install 'feddecorr[{name}]'") from error
 
     def catch_up(self, record: Record | None = None) -> None:
         """Hand over all finished rounds that the tracker lacks; the newest may be given."""
-        done = self._told.rounds
+        done = self._tracked.rounds
         if done == 0 and record is None:
             settings = flatten(to_settings(self._experiment, self._options))
             self._log.settings({key: _simple(value) for key, value in settings.items()})
@@ -81,15 +81,15 @@ class Follower:
 
     def close(self) -> None:
         """Hand over the files of a run that is done, and close the log."""
-        if not self._told.artifacts and self._told.rounds >= self._options.rounds:
+        if not self._tracked.artifacts and self._tracked.rounds >= self._options.rounds:
             files = [self._run.inside / name for name in ARTIFACTS]
             self._log.artifacts([file.path for file in files if file.exists()])
             self._note(artifacts=True)
         self._log.close()
 
     def _note(self, **changes: Any) -> None:
-        self._told = self._told.model_copy(update=changes)
-        write_json(self._file, self._told.to_dict())
+        self._tracked = self._tracked.model_copy(update=changes)
+        write_json(self._file, self._tracked.to_dict())
 
 
 def folder_name(name: str) -> str:

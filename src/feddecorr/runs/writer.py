@@ -114,7 +114,7 @@ class RunWriter:
         """Make a round count."""
         run = self.directory
         if not self._is_ours():
-            raise RunError(f"{run.path} was removed or replaced while the run went on: its rounds are lost")
+            raise RunError(f"{run.path} was removed or replaced during the run: its rounds are lost")
         run.lines.append(record)
         kept = {
             f"{section}/{name}": tensor for section in KEPT for name, tensor in getattr(now.server, section).items()
@@ -192,7 +192,7 @@ def old_servers(run: RunDirectory) -> Iterator[InnerPath]:
 
 
 def _is_left_over(file: InnerPath) -> bool:
-    """Tell whether a file is one of those that come before there is a run: an empty lock, an unfinished beginning."""
+    """Return whether a file is one of those that come before there is a run: an empty lock, an unfinished beginning."""
     if file.name == LOCK:
         found = file.stat()
         return found is not None and found.st_size == 0

@@ -44,7 +44,7 @@ class Roster:
 class Federation:
     """What a server has: the task, the roster and, optionally, test images.
 
-    `note` tells readers of results what they must know about the data. `data` and `split` are digests of the
+    `note` says what readers of results must know about the data. `data` and `split` are digests of the
     training images and of the split, if this process sees all images.
     """
 

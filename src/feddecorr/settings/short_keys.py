@@ -102,7 +102,7 @@ def _options(kind: type[Config] | None) -> Iterable[str]:
 
 
 def is_key(word: str) -> bool:
-    """Tell whether any option ends in that word, whatever is chosen."""
+    """Return whether any option ends in that word, whatever is chosen."""
     known = word.partition(".")[0] in KEYS or any(word in table.model_fields for table in TABLES.values())
     return known or any(_kinds_with(word))
 

@@ -117,7 +117,7 @@ class ClientRound:
         self.stream = Stream(task.experiment.seed, "client", broadcast.round, shard.client)
         remembered = section(memory, BUFFERS) if task.experiment.batchnorm == "local" else {}
         self.buffers = remembered or broadcast.buffers
-        """What the client's network begins with besides the weights sent."""
+        """What the client's network begins with, apart from the weights sent."""
         self.context = ClientContext(
             client=shard.client,
             broadcast=broadcast,

@@ -101,7 +101,7 @@ LabelledBatch = tuple[Tensor, Tensor, Places | None]
 """Images, labels and, where images come as they are, their places among the client's own."""
 
 AT_ONCE = 1 << 16
-"""So many numbers are made of pixels at once, at least: small batches cost more in calls than in work."""
+"""At least this many numbers are made of pixels at once: small batches cost more in calls than in work."""
 
 LINE = 16
 """Numbers in a line of the processor's cache, where a product's operands begin: its last bits may depend on that."""

@@ -53,7 +53,7 @@ class Task:
     def __post_init__(self) -> None:
         """Refuse what cannot be learned; a single client may well hold a single class."""
         if len(self.classes) < 2:
-            raise UserError(f"there is nothing to tell apart: the only class is '{''.join(self.classes)}'")
+            raise UserError(f"a classifier needs two classes: the only one is '{''.join(self.classes)}'")
 
     @cached_property
     def normalize(self) -> Standardize:
@@ -106,7 +106,7 @@ class Task:
         return replace(self, network=self.build_model())
 
     def build_model(self) -> nn.Module:
-        """Return a network of one's own, ready to run, always with the same first weights.
+        """Build a network, ready to run, always with the same first weights.
 
         If it is trained in part, these are those of the file: what is frozen is nothing that the server sends.
         """

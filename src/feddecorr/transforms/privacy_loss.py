@@ -133,14 +133,14 @@ class SubsampledGaussian:
         return 2 * max(self._loss(self.shift + self.reach), -self._loss(-self.reach))
 
     def removed(self, step: float) -> LossDistribution:
-        """Return the loss where the client takes part under P."""
+        """Return the loss where the client participates under P."""
         cells = self._cells(self._loss(-self.reach), step)
         masses = _at_edges(cells.mixture, cells.noise, cells.edges)
         masses[0] += cells.mixture_below
         return LossDistribution(step, cells.first, masses, cells.mixture_above)
 
     def added(self, step: float) -> LossDistribution:
-        """Return the loss where the client takes part under Q."""
+        """Return the loss where the client participates under Q."""
         cells = self._cells(self._loss(-self.reach), step)
         masses = _at_edges(cells.noise[::-1], cells.mixture[::-1], -cells.edges[::-1])
         masses[0] += cells.noise_above

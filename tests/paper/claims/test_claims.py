@@ -164,7 +164,7 @@ EVIDENCE: dict[str, tuple[list[Summary], list[Summary], list[Summary]]] = {
     "15": (terms(0.5, 0.6, 0.55, 0.5, 0.6), terms(30, 35, 40, 30, 30), terms(0.5, 40, 1.2, 30, 0.8)),
     "F1": (averaged(2.0, 2.2, 1.9, 2, 2), averaged(0.5, 0.6, 0.55, 0.5, 0.5), averaged(0.4, 2.5, 1.2, 0.5, 2)),
 }
-"""Records from which the claim holds, does not hold, and cannot be told."""
+"""Records from which the claim holds, does not hold, and is open."""
 
 
 @pytest.mark.parametrize("number", MEASURED)
@@ -300,7 +300,7 @@ def test_without_records_a_claim_names_the_study_that_answers_it(number: str) ->
 
 @pytest.mark.parametrize("number", MEASURED)
 def test_the_order_of_records_changes_nothing(number: str) -> None:
-    """Nor do other records beside them that cannot answer the claim."""
+    """Nor do other records among them that cannot answer the claim."""
     runs = EVIDENCE[number][0]
     other = over_seeds("method=fednova data=mnist", BASE)
     assert judged(number, [*other, *reversed(runs)]).to_dict() == judged(number, runs).to_dict()

@@ -29,11 +29,11 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_study_ends_in_tables_and_figures(feddecorr: CommandLine, tmp_path: Path) -> None:
     outcome = feddecorr(*OWN, "--out", tmp_path, "--json")
     assert outcome.code == 0
-    (told,) = outcome.document["studies"]
+    (reported,) = outcome.document["studies"]
     assert outcome.document["failures"] == []
-    assert (told["name"], told["runs"], told["missing"], told["seeds"]) == ("own", 3, 0, 1)
-    assert [row[0] for row in told["tables"][0]["rows"]] == list(Own.varied)
-    assert all(Path(file).is_file() for file in told["files"])
+    assert (reported["name"], reported["runs"], reported["missing"], reported["seeds"]) == ("own", 3, 0, 1)
+    assert [row[0] for row in reported["tables"][0]["rows"]] == list(Own.varied)
+    assert all(Path(file).is_file() for file in reported["files"])
     assert {file.name for file in tmp_path.iterdir()} == {"runs", "own", "own.md", "own.html", "plan.json"}
     assert (
         "by this command: `feddecorr reproduce own_studies:Own --scale smoke --seeds 1`"
@@ -73,9 +73,9 @@ def test_what_is_not_in_the_records_is_shown_as_missing(feddecorr: CommandLine, 
     kept = [line for line in lines if json.loads(line)["experiment"]["method"]["name"] == "fedavg"]
     (tmp_path / "own.jsonl").write_text("\n".join(kept) + "\n")
     drawn = feddecorr(*OWN, "--seeds", 2, "--records", tmp_path / "own.jsonl", "--out", tmp_path / "again", "--json")
-    (told,) = drawn.document["studies"]
-    assert told["missing"] == 2
-    assert [row[0] for row in told["tables"][0]["rows"] if row[2] == "missing"] == ["method=fedprox"] * 2
+    (reported,) = drawn.document["studies"]
+    assert reported["missing"] == 2
+    assert [row[0] for row in reported["tables"][0]["rows"] if row[2] == "missing"] == ["method=fedprox"] * 2
     assert "of which 2 are missing" in (tmp_path / "again" / "own.md").read_text()
 
 
@@ -115,15 +115,17 @@ def _untimed(line: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in line.items() if key != "seconds"}
 
 
-def test_a_run_that_fails_is_told_at_the_end_and_the_others_are_there(feddecorr: CommandLine, tmp_path: Path) -> None:
+def test_a_run_that_fails_is_reported_at_the_end_and_the_others_are_there(
+    feddecorr: CommandLine, tmp_path: Path
+) -> None:
     outcome = feddecorr("reproduce", "own_studies:Broken", "--scale", "smoke", "--out", tmp_path, "--json")
     assert outcome.code == 1
     (failure,) = outcome.document["failures"]
-    assert failure["reason"] == "client 1 failed in round 2: ZeroDivisionError: as it was told to"
+    assert failure["reason"] == "client 1 failed in round 2: ZeroDivisionError: on purpose"
     assert failure["name"] == "method=outside:Failing, seed 0"
-    (told,) = outcome.document["studies"]
-    assert [row[2] == "missing" for row in told["tables"][0]["rows"]] == [False, True, False]
-    assert "as it was told to" in outcome.err
+    (reported,) = outcome.document["studies"]
+    assert [row[2] == "missing" for row in reported["tables"][0]["rows"]] == [False, True, False]
+    assert "on purpose" in outcome.err
     assert "runs that failed: 1" in outcome.err
 
 
@@ -144,9 +146,9 @@ def test_all_studies_share_their_runs(feddecorr: CommandLine, tmp_path: Path, mo
 
 def test_the_list_says_what_there_is(feddecorr: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(studies, "STUDIES", {"own": Own()})
-    (told,) = feddecorr("reproduce", "--list", "--scale", "small", "--seeds", 2, "--json").document
+    (reported,) = feddecorr("reproduce", "--list", "--scale", "small", "--seeds", 2, "--json").document
     about = {"name": "own", "shows": Own.shows, "place": "nowhere", "runs": 6}
-    assert told == about | {"missing_data": [], "recorded_runs": 0, "recorded_seconds": 0}
+    assert reported == about | {"missing_data": [], "recorded_runs": 0, "recorded_seconds": 0}
     outcome = feddecorr("reproduce", "--list", "--scale", "small")
     assert outcome.out.splitlines()[1].split()[:3] == ["own", "nowhere", "9"]
     assert "all together: 9 runs" in outcome.err
@@ -158,10 +160,12 @@ def test_the_list_has_the_times_of_recorded_runs(
     feddecorr("records", done / "runs", "-o", tmp_path / "own.jsonl")
     monkeypatch.setattr(studies, "STUDIES", {"own": Own()})
     words = ("reproduce", "--list", "--scale", "smoke", "--seeds", 3, "--known", tmp_path / "own.jsonl")
-    (told,) = feddecorr(*words, "--json").document
-    assert (told["runs"], told["recorded_runs"]) == (9, 6)
+    (reported,) = feddecorr(*words, "--json").document
+    assert (reported["runs"], reported["recorded_runs"]) == (9, 6)
     lines = [json.loads(line) for line in (tmp_path / "own.jsonl").read_text().splitlines()]
-    assert told["recorded_seconds"] == pytest.approx(sum(each["seconds"] for line in lines for each in line["rounds"]))
+    assert reported["recorded_seconds"] == pytest.approx(
+        sum(each["seconds"] for line in lines for each in line["rounds"])
+    )
     assert "6 in " in feddecorr(*words).out
 
 

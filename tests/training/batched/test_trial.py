@@ -88,7 +88,7 @@ def hooked_parameter() -> nn.Module:
         (hooked_parameter, "parameter '1.weight' has a hook"),
     ],
 )
-def test_what_cannot_be_trained_at_once_is_told_with_its_place(build: Callable[[], nn.Module], reason: str) -> None:
+def test_what_cannot_be_trained_at_once_is_reported_with_its_place(build: Callable[[], nn.Module], reason: str) -> None:
     torch.manual_seed(0)
     found = obstacle(built(build()), SHAPE)
     assert re.search(reason, found)
@@ -161,7 +161,7 @@ def test_a_trial_leaves_the_network_and_all_randomness_as_they_were() -> None:
         (lambda: Counting(2, SHAPE), True),  # not the images, but its buffers
     ],
 )
-def test_networks_whose_images_depend_on_each_other_are_told(build: Callable[[], nn.Module], mixes: bool) -> None:
+def test_networks_whose_images_depend_on_each_other_are_reported(build: Callable[[], nn.Module], mixes: bool) -> None:
     torch.manual_seed(0)
     assert mixes_rows(built(build()), SHAPE) is mixes
 

@@ -1,7 +1,7 @@
 """A claim with its verdict: when an interval decides, and how the parts of the evidence come to a verdict.
 
 The rules were written before the runs, and docs/claims.md explains them. Every rule looks at the 95 % interval of a
-mean over seeds, and says yes, no, or that it cannot tell. Numbers are turned so that what is claimed is positive.
+mean over seeds, and answers yes, no, or open. Numbers are turned so that what is claimed is positive.
 Seen from the other side (numbers negated, claim reversed) each rule gives the same answer.
 """
 
@@ -20,7 +20,7 @@ from feddecorr.results.groups import context
 from feddecorr.results.sample import Sample, half_width
 
 DecisionRule = Callable[[float, float], bool | None]
-"""From the ends of an interval: the claim is true, it is not, or nobody can tell."""
+"""From the ends of an interval: the claim holds, it does not, or it is open."""
 
 FEWEST_SEEDS = 5
 MOST_SEEDS = 1000
@@ -64,7 +64,7 @@ def _answer(yes: bool, no: bool) -> bool | None:
 
 
 def decide(rule: DecisionRule, sample: Sample) -> bool | None:
-    """Return the rule's answer; too few seeds, or fewer than planned, cannot tell."""
+    """Return the rule's answer; with too few seeds, or fewer than planned, it is open."""
     return rule(sample.low, sample.high) if len(sample) >= FEWEST_SEEDS and sample.is_complete else None
 
 
@@ -307,11 +307,11 @@ class Claim:
     @property
     def says(self) -> str:
         """Which parts are true, not true and open."""
-        told = {
+        reasons = {
             word: "; ".join(part.text() for part in self.parts if part.answer is answer)
             for answer, word in ANSWERS.items()
         }
-        return " | ".join(f"{word}: {texts}" for word, texts in told.items() if texts) or "no runs that answer it"
+        return " | ".join(f"{word}: {texts}" for word, texts in reasons.items() if texts) or "no runs that answer it"
 
     @property
     def seeds(self) -> str:

@@ -263,7 +263,7 @@ class PairedRuns:
 
     @property
     def key(self) -> str:
-        """What tells it from other pairs: its settings and FedDecorr's options."""
+        """What distinguishes it from other pairs: its settings and FedDecorr's options."""
         return json.dumps([context(self.run.summary, ["regularizers"]), self.strength])
 
     def gain_by_round(self) -> dict[int, Sample]:

@@ -82,8 +82,8 @@ def reproduce(  # noqa: PLR0913, PLR0917 - an argument for each option
     chosen = name or ALL
 
     def command(study: Study) -> str:
-        told = shlex.join([chosen if ":" in chosen else study.name, *(words or [])])
-        return f"feddecorr reproduce {told} --scale {scale} --seeds {count}"
+        named = shlex.join([chosen if ":" in chosen else study.name, *(words or [])])
+        return f"feddecorr reproduce {named} --scale {scale} --seeds {count}"
 
     found = read_summaries([*(records or []), *(known or [])])
     store = out or Path("studies") / scale

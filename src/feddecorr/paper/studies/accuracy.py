@@ -44,7 +44,7 @@ ROUNDS = Grid(
 
 
 def decorrelates_fedavg_alone(labels: Labels) -> bool:
-    """Tell that other methods are run without FedDecorr only."""
+    """Return whether to run it: other methods go without FedDecorr."""
     return labels["method"] == "fedavg" or labels["regularizer"] == "none"
 
 
@@ -66,7 +66,7 @@ CLIENTS = Grid(
     axes=vary("tinyimagenet", clients=(10, 20, 30, 50, 100), regularizer=BOTH, alpha=(0.05, 0.1, 0.5)),
     makes=(accuracy("clients"), gains("clients"), over("clients", panels=("data", "alpha"))),
 )
-"""With 50 and 100 clients a fifth takes part in each of twice as many rounds."""
+"""With 50 and 100 clients a fifth participates in each of twice as many rounds."""
 
 
 BETA = Grid(

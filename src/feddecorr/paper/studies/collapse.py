@@ -118,7 +118,7 @@ def _title(labels: Labels) -> str:
 
 
 def leaves_homogeneous_alone(labels: Labels) -> bool:
-    """Tell that homogeneous data need no cure."""
+    """Return whether to run it: homogeneous data need no cure."""
     return labels["alpha"] != "inf" or labels["regularizer"] == "none"
 
 

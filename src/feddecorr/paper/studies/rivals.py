@@ -85,7 +85,7 @@ OF_A_SIMPLEX = ("feddr",)
 
 
 def belong_together(labels: Labels) -> bool:
-    """Tell that all heads go with FedAvg, and every other method with the head of its paper."""
+    """Return whether to run it: all heads with FedAvg, and every other method with the head of its paper."""
     own = "etf" if labels["method"] in OF_A_SIMPLEX else "linear"
     return labels["method"] == "fedavg" or labels["head"] == own
 
@@ -110,7 +110,7 @@ def side_by_side(results: GridResults) -> list[Finding]:
 
 
 ARM = ("method", "head")
-"""What tells the points of a figure apart."""
+"""What distinguishes the points of a figure."""
 
 
 def rank_and_accuracy(results: GridResults) -> list[Finding]:
