@@ -140,9 +140,9 @@ def test_trust_does_not_reach_into_the_working_directory(
     for words in (["resume", out, "--trust"], ["diagnose", out, "--trust"]):
         refused = feddecorr(*words)
         assert refused.code == 2
-        assert "not looked for in the working directory" in refused.err
+        assert "not looked up in the working directory" in refused.err
     monkeypatch.setenv(VARIABLE, f"other,{place.name}")
-    assert "not looked for in the working directory" in feddecorr("resume", out).err
+    assert "not looked up in the working directory" in feddecorr("resume", out).err
     assert not was_executed(place)
 
 

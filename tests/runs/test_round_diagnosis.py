@@ -205,7 +205,7 @@ def test_clients_whose_updates_were_missing_are_no_part_of_the_average(tmp_path:
     assert found.blame is not None
     assert list(found.averaging.local_effective_ranks) == [0, 1, 3]
     assert {each.client for each in found.blame.suspects} == {0, 1, 3}
-    with pytest.raises(UserError, match="client 2 has no part in the average of round 1: no answer"):
+    with pytest.raises(UserError, match="client 2 is not in the average of round 1: no answer"):
         examine(directory, Wanted(local=True, clients=[2], averaging=True), "a", quiet)
 
 

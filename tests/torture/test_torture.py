@@ -58,7 +58,7 @@ def test_a_removed_directory_ends_the_run_and_is_not_made_again(tmp_path: Path) 
     records = run(*small(), tmp_path / "run")
     next(records)
     shutil.rmtree(tmp_path / "run")
-    with pytest.raises(RunError, match="was removed or replaced while the run went on"):
+    with pytest.raises(RunError, match="was removed or replaced during the run"):
         next(records)
     assert not (tmp_path / "run").exists()
 

@@ -106,7 +106,7 @@ def test_every_term_is_recorded_by_name() -> None:
 
 
 def test_local_statistics_stay_with_the_client() -> None:
-    """With buffers = local, a client goes on from its own BatchNorm statistics, not from what is sent."""
+    """With batchnorm=local, a client continues from its own BatchNorm statistics, not from what is sent."""
     simulation = simulate("batchnorm=local")
     sent = first_broadcast(simulation)
     client = Client(simulation.task)
