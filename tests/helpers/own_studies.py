@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from small import small
+from small import digest, small, without_time
 
+from feddecorr.core.files import load_tensors
 from feddecorr.methods import Method
 from feddecorr.objective.terms import ClientContext, Term
 from feddecorr.report.figures import over_rounds
 from feddecorr.results.study import Arm, Figure, Finding, Result, Study, Table
+from feddecorr.runs.pipeline import run
 from feddecorr.sweeps.runner import run_all
 
 
@@ -43,12 +46,35 @@ def arms(*varied: str, seeds: int = 1, rounds: int = 3) -> list[Arm]:
 LOGGED = 6
 
 
+def logged_arms(directory: Path) -> list[Arm]:
+    """Return numbered runs that write down what they do."""
+    logged = f"method=own_studies:Logged method.directory={directory} method.number="
+    return arms(*(f"{logged}{number}" for number in range(LOGGED)))
+
+
 def do_logged_runs(directory: Path) -> None:
     """Let numbered runs be there."""
-    logged = f"method=own_studies:Logged method.directory={directory} method.number="
-    failures = run_all(arms(*(f"{logged}{number}" for number in range(LOGGED))), directory / "store", jobs=2)
+    failures = run_all(logged_arms(directory), directory / "store", jobs=2)
     if failures:
         raise RuntimeError(str(failures))
+
+
+def outcome(store: Path) -> dict[str, Any]:
+    """Return all of the runs that must not depend on who did them, when, or how often they were interrupted."""
+    return {
+        path.name: (
+            [without_time(json.loads(line)) for line in (path / "rounds.jsonl").read_text().splitlines()],
+            digest(load_tensors(path / "weights.safetensors")),
+        )
+        for path in sorted(store.iterdir())
+    }
+
+
+def straight(given: list[Arm], store: Path) -> dict[str, Any]:
+    """Return the same of runs that were done one after another in this process."""
+    for arm in given:
+        list(run(arm.experiment, arm.options, store / arm.experiment.digest()))
+    return outcome(store)
 
 
 class Own(Study):

@@ -14,8 +14,9 @@ from safetensors.torch import load_file
 from small import digest, result, small, without_time, write_settings
 
 from feddecorr.errors import RunError, UserError
+from feddecorr.runs import writer
 from feddecorr.runs.directory import RunDirectory
-from feddecorr.runs.pipeline import resume, run
+from feddecorr.runs.pipeline import ensure, resume, run
 
 WORDS = ["method=outside:Remembering", "regularizers=feddecorr", "participation=0.75", "batchnorm=local"]
 
@@ -136,6 +137,21 @@ def test_two_processes_cannot_write_the_same_run(tmp_path: Path) -> None:
     next(records)
     with pytest.raises(UserError, match="another process"):
         next(resume(tmp_path / "run"))
+
+
+def test_all_kinds_of_processors_that_worked_on_a_run_are_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each once, in their order; what a stranger wrote in their place stops nobody."""
+    out = tmp_path / "run"
+    for rounds, kind in enumerate(["here", "there", "there", "here"], start=1):
+        monkeypatch.setattr(writer, "kind_of_processor", lambda kind=kind: kind)
+        list(ensure(*small(f"rounds={rounds}"), out))
+    noted = RunDirectory.open(out).environment() or {}
+    assert noted["processors"] == ["here", "there"]
+    (out / "environment.json").write_text(json.dumps({**noted, "processors": 3}))
+    list(ensure(*small("rounds=5"), out))
+    assert (RunDirectory.open(out).environment() or {}) == {**noted, "processors": ["here"]}
 
 
 def test_the_directory_holds_what_it_promises(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """A study that is killed again and again, with all of its processes and at random moments, is as good as any."""
 
-import json
 import os
 import random
 import signal
@@ -12,9 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from command_line import CommandLine
-from small import digest, without_time
-
-from feddecorr.core.files import load_tensors
+from own_studies import outcome
 
 HELPERS = Path(__file__).parents[1] / "helpers"
 STUDY = ("reproduce", "own_studies:Own", "--scale", "small", "--seeds", "2")
@@ -37,17 +34,10 @@ def rounds(out: Path) -> int:
     return sum(file.read_bytes().count(b"\n") for file in out.glob("runs/*/rounds.jsonl"))
 
 
-def outcome(out: Path) -> dict[str, Any]:
+def everything(out: Path) -> dict[str, Any]:
     """Return the runs, without their times, and all results but the page, in which plotly names things at random."""
-    runs = {
-        path.name: (
-            [without_time(json.loads(line)) for line in (path / "rounds.jsonl").read_text().splitlines()],
-            digest(load_tensors(path / "weights.safetensors")),
-        )
-        for path in sorted((out / "runs").iterdir())
-    }
     results = {file.name: file.read_text() for file in [out / "own.md", *sorted((out / "own").iterdir())]}
-    return {"runs": runs, "results": results}
+    return {"runs": outcome(out / "runs"), "results": results}
 
 
 def test_a_study_that_is_killed_at_random_ends_like_one_that_never_was(feddecorr: CommandLine, tmp_path: Path) -> None:
@@ -63,4 +53,4 @@ def test_a_study_that_is_killed_at_random_ends_like_one_that_never_was(feddecorr
         process.wait()
     assert start(tmp_path / "killed").wait(timeout=600) == 0
     assert feddecorr(*STUDY, "--out", tmp_path / "never").code == 0
-    assert outcome(tmp_path / "killed") == outcome(tmp_path / "never")
+    assert everything(tmp_path / "killed") == everything(tmp_path / "never")

@@ -1,43 +1,20 @@
 """The laws of the runner, on runs of a second: each is done once, and nothing is lost."""
 
-import json
 import os
 import threading
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
-from own_studies import LOGGED, arms, do_logged_runs
-from small import digest, without_time
+from own_studies import LOGGED, arms, do_logged_runs, outcome, straight
 
-from feddecorr.core.files import load_tensors
 from feddecorr.engines.processes import context
-from feddecorr.results.study import Arm
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import run
 from feddecorr.sweeps import runner, status
 from feddecorr.sweeps.jobs import results_of
 from feddecorr.sweeps.runner import run_all
 from feddecorr.sweeps.status import Status
-
-
-def outcome(store: Path) -> dict[str, Any]:
-    """Return all of the runs that must not depend on who did them, when, or how often they were interrupted."""
-    return {
-        path.name: (
-            [without_time(json.loads(line)) for line in (path / "rounds.jsonl").read_text().splitlines()],
-            digest(load_tensors(path / "weights.safetensors")),
-        )
-        for path in sorted(store.iterdir())
-    }
-
-
-def straight(given: list[Arm], store: Path) -> dict[str, Any]:
-    """Return the same of runs that were done one after another in this process."""
-    for arm in given:
-        list(run(arm.experiment, arm.options, store / arm.experiment.digest()))
-    return outcome(store)
 
 
 def test_every_run_is_there_with_the_bits_of_a_run_by_itself(tmp_path: Path) -> None:

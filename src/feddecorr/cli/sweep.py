@@ -19,10 +19,23 @@ from feddecorr.errors import RunError, UserError
 if TYPE_CHECKING:
     from feddecorr.results.study import Arm, Finding, Result, Study
     from feddecorr.results.summary import Summary
+    from feddecorr.sweeps.jobs import Job, RunShard
     from feddecorr.sweeps.status import FailedRun
 
 JobsOption = Annotated[int | None, typer.Option(min=1, help="Cores to use; all by default.")]
 SeedsOption = Annotated[int | None, typer.Option(min=1, help="Number of seeds to repeat everything with.")]
+KnownOption = Annotated[
+    list[Path] | None,
+    typer.Option(metavar="RECORDS", help="Skip the runs that these records hold ('feddecorr records'); repeatable."),
+]
+ShardOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="I/N",
+        help="Only this part of the runs: 1/3, 2/3 and 3/3 are all, on as many machines. The part of a run never "
+        "changes, whatever is added.",
+    ),
+]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="List the runs and their progress; run nothing.")]
 
 
@@ -39,6 +52,8 @@ class StudyPlan:
     """Records of runs that need not be repeated."""
     overrides: Sequence[str] = ()
     """Settings that all runs have in place of the study's."""
+    shard: RunShard | None = None
+    """The part of the runs that is done here; by default, all."""
 
     @property
     def store(self) -> Path:
@@ -50,6 +65,13 @@ class StudyPlan:
         from feddecorr.sweeps.jobs import unknown
 
         return unknown([arm for study in self.studies for arm in self.arms_of(study)], self.known)
+
+    def jobs(self) -> tuple[list[Job], list[Job]]:
+        """Return all runs that are not known, and those of them that are done here."""
+        from feddecorr.sweeps.jobs import plan
+
+        jobs = plan(self.arms(), self.store)
+        return jobs, [job for job in jobs if self.shard is None or job.digest in self.shard]
 
     def arms_of(self, study: Study) -> list[Arm]:
         """Return the arms of one study."""
@@ -65,12 +87,12 @@ class StudyPlan:
         return Arm(arm.labels, *parse_settings(settings))
 
 
-def missing_data(arms: Iterable[Arm]) -> list[str]:
+def missing_data(runs: Iterable[Arm | Job]) -> list[str]:
     """Return the names of the data sets that have to be fetched before these runs."""
     from feddecorr.data import DATA
     from feddecorr.data.public import is_missing
 
-    return list(dict.fromkeys(DATA.name(arm.experiment.data) for arm in arms if is_missing(arm.experiment.data)))
+    return list(dict.fromkeys(DATA.name(run.experiment.data) for run in runs if is_missing(run.experiment.data)))
 
 
 def warm_up_processes() -> None:
@@ -94,11 +116,9 @@ def fetching(name: str) -> str:
 def estimate(study_plan: StudyPlan, *, json: bool) -> None:
     """List the runs and their progress."""
     from feddecorr.settings.flat import command
-    from feddecorr.sweeps.jobs import plan
 
-    arms = study_plan.arms()
-    name_missing(missing_data(arms))
-    found = plan(arms, study_plan.store)
+    _, found = study_plan.jobs()
+    name_missing(missing_data(found))
     done = sum(job.look() for job in found)
     images = [job.images() for job in found]
     if json:
@@ -127,17 +147,18 @@ def estimate(study_plan: StudyPlan, *, json: bool) -> None:
 def execute(study_plan: StudyPlan, *, jobs: int | None, json: bool) -> None:
     """Run everything, write all tables and figures, and then say what failed."""
     from feddecorr.results.plan import PlannedRun, write_plan
-    from feddecorr.sweeps.jobs import plan, results_of
-    from feddecorr.sweeps.runner import run_all
+    from feddecorr.sweeps.jobs import results_of
+    from feddecorr.sweeps.runner import run_jobs
 
-    arms = study_plan.arms()
-    _refuse_without_data(arms)
-    runs = [PlannedRun(job.digest, job.name, job.options.rounds) for job in plan(arms, study_plan.store)]
-    write_plan(study_plan.out, runs)
+    planned, own = study_plan.jobs()
+    _refuse_without_data(own)
+    write_plan(study_plan.out, [PlannedRun(job.digest, job.name, job.options.rounds) for job in planned])
+    if study_plan.shard is not None:
+        say(f"shard {study_plan.shard}: {len(own)} of {len(planned)} runs")
     title = study_plan.studies[0].name if len(study_plan.studies) == 1 else f"{len(study_plan.studies)} studies"
     try:
         with follow_runs(title) as tell:
-            failures = run_all(arms, study_plan.store, jobs=jobs, tell=tell)
+            failures = run_jobs(own, jobs=jobs, tell=tell)
     except KeyboardInterrupt:
         say("All finished rounds are kept: the same command continues.")
         raise
@@ -148,10 +169,10 @@ def execute(study_plan: StudyPlan, *, jobs: int | None, json: bool) -> None:
     _tell(told, json=json, failures=failures)
 
 
-def _refuse_without_data(arms: Sequence[Arm]) -> None:
+def _refuse_without_data(jobs: Sequence[Job]) -> None:
     """Refuse to begin if no run has its data; if some have not, say so: they will fail, and the others be done."""
-    names = missing_data(arms)
-    if arms and all(missing_data([arm]) for arm in arms):
+    names = missing_data(jobs)
+    if jobs and all(missing_data([job]) for job in jobs):
         raise UserError(f"data that are not on this machine: {' and '.join(map(fetching, names))}")
     name_missing(names)
 
@@ -227,6 +248,8 @@ def sweep(  # noqa: PLR0913, PLR0917 - an argument for each option
     seeds: SeedsOption = None,
     jobs: JobsOption = None,
     out: Annotated[Path | None, typer.Option(help="Directory of runs and results; by default in sweeps/.")] = None,
+    known: KnownOption = None,
+    shard: ShardOption = None,
     dry_run: DryRunOption = False,
     trust: TrustOption = False,
     json: JsonOption = False,
@@ -238,10 +261,18 @@ def sweep(  # noqa: PLR0913, PLR0917 - an argument for each option
         feddecorr sweep experiment.toml --over partition.alpha=0.05,0.5 --over regularizers=none,feddecorr --seeds 3
 
         feddecorr sweep experiment.toml --over method=fedavg,moon --where 'method = fedavg or rounds > 5' --dry-run
+
+    On two machines without a common folder, and then merged:
+
+        feddecorr sweep experiment.toml --shard 1/2 --out here
+
+        feddecorr records here there -o both.jsonl
     """
     if not dry_run:
         warm_up_processes()
+    from feddecorr.results.summary import read_summaries
     from feddecorr.settings.short_keys import read_settings
+    from feddecorr.sweeps.jobs import RunShard
     from feddecorr.sweeps.sweep import Sweep, SweepStudy, read_over
 
     trusted = Trust(said([*(words or []), *(over or [])]), files=trust)
@@ -254,7 +285,15 @@ def sweep(  # noqa: PLR0913, PLR0917 - an argument for each option
     options = [f"--over={word}" for word in over or []] + [f"--where={word}" for word in where or []]
     command = shlex.join(["feddecorr", "sweep", *(words or []), *options, f"--seeds={count}"])
     study = SweepStudy(name, settings, table, trusted)
-    study_plan = StudyPlan([study], "own", count, out or Path("sweeps") / name, lambda _: command)
+    study_plan = StudyPlan(
+        [study],
+        "own",
+        count,
+        out or Path("sweeps") / name,
+        lambda _: command,
+        read_summaries(known or []),
+        shard=RunShard.parse(shard) if shard else None,
+    )
     if dry_run:
         estimate(study_plan, json=json)
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import subprocess
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -88,6 +89,16 @@ def environment() -> Mapping[str, Any]:
         "processor": platform.machine(),
         "cores": os.cpu_count(),
     }
+
+
+def kind_of_processor() -> str:
+    """Return what decides the last bits of a sum here: the architecture, its maker, the vectors that PyTorch uses."""
+    try:
+        maker = re.search(r"^vendor_id\s*:\s*(\S+)", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    except OSError:  # only Linux has it
+        maker = None
+    vectors = torch.backends.cpu.get_cpu_capability()
+    return " ".join(filter(None, [platform.machine(), maker and maker[1], vectors]))
 
 
 def _commit() -> str | None:

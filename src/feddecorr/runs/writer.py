@@ -28,6 +28,7 @@ from feddecorr.runs.directory import (
     Mark,
     RunDirectory,
     environment,
+    kind_of_processor,
     read_mark,
     warn_of,
     write_roster,
@@ -96,9 +97,11 @@ class RunWriter:
         if not (self._inside / ENVIRONMENT).exists():
             together = federation.task.together
             batched = {"clients": together.clients, "because": batching, "pre_aggregate": together.merge}
-            write_json(self._inside / ENVIRONMENT, {**environment(), **describe(options.device), "batching": batched})
+            about = {**environment(), **describe(options.device), "batching": batched}
+            write_json(self._inside / ENVIRONMENT, {**about, "processors": [kind_of_processor()]})
+        self._note_processor()
         if not (self._inside / FEDERATION).exists():
-            about = AboutData(
+            of_data = AboutData(
                 note=federation.note,
                 classes=federation.task.classes,
                 clients=len(federation.roster),
@@ -106,9 +109,17 @@ class RunWriter:
                 split=federation.split,
             )
             write_roster(self._inside / ROSTER, federation.roster)
-            write_json(self._inside / FEDERATION, about.to_dict())
+            write_json(self._inside / FEDERATION, of_data.to_dict())
         self.directory.lines.cut(self.directory.finished_rounds())
         self.drop_leftovers()
+
+    def _note_processor(self) -> None:
+        """Write down the kind of processor, if none of its kind has worked on the run before."""
+        known = self.directory.environment() or {}
+        kinds = known.get("processors")
+        kinds = kinds if isinstance(kinds, list) else []
+        if (mine := kind_of_processor()) not in kinds:
+            write_json(self._inside / ENVIRONMENT, {**known, "processors": [*kinds, mine]})
 
     def commit(self, now: Round, record: Record) -> None:
         """Make a round count."""

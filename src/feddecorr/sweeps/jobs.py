@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -21,6 +22,32 @@ from feddecorr.training.task import Task
 CLIENTS: tuple[bool | str, ...] = (False, "last", True)
 LABELS = ("last", "always")
 """Values of `evaluation.clients` and `evaluation.label_measures`, the least first."""
+
+
+@dataclass(frozen=True)
+class RunShard:
+    """One of several parts of all runs, counted from 1.
+
+    A run's digest alone decides in which part it is, whatever else is to be done.
+    """
+
+    number: int = 1
+    count: int = 1
+
+    @classmethod
+    def parse(cls, word: str) -> RunShard:
+        """Read `2/4`."""
+        found = re.fullmatch(r"(\d{1,6})/(\d{1,6})", word, re.ASCII)
+        shard = cls(*map(int, found.groups())) if found else cls(0)
+        if not 1 <= shard.number <= shard.count:
+            raise UserError(f"--shard {word}: expected i/n with i from 1 to n, such as 1/4, 2/4, 3/4 and 4/4")
+        return shard
+
+    def __contains__(self, digest: str) -> bool:
+        return int(digest, 16) % self.count == self.number - 1
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.count}"
 
 
 @dataclass

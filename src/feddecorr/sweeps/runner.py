@@ -164,7 +164,12 @@ def run_all(
     What is done is not touched, what is begun continues. `jobs` is the number of cores to use. Runs that another
     process is doing are left to it and waited for.
     """
-    runner = Runner(plan(arms, store), jobs or _available_cores(), tell or (lambda _: None))
+    return run_jobs(plan(arms, store), jobs=jobs, tell=tell)
+
+
+def run_jobs(planned: Sequence[Job], *, jobs: int | None = None, tell: Tell | None = None) -> dict[str, FailedRun]:
+    """Do planned runs."""
+    runner = Runner(planned, jobs or _available_cores(), tell or (lambda _: None))
     try:
         runner.run()
     finally:

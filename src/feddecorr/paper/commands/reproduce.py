@@ -13,7 +13,9 @@ from feddecorr.cli.progress import duration
 from feddecorr.cli.sweep import (
     DryRunOption,
     JobsOption,
+    KnownOption,
     SeedsOption,
+    ShardOption,
     StudyPlan,
     estimate,
     execute,
@@ -44,9 +46,8 @@ def reproduce(  # noqa: PLR0913, PLR0917 - an argument for each option
     records: Annotated[
         list[Path] | None, typer.Option(help="Draw from these records ('feddecorr records') alone, and run nothing.")
     ] = None,
-    known: Annotated[
-        list[Path] | None, typer.Option(help="Skip the runs that these records hold ('feddecorr records').")
-    ] = None,
+    known: KnownOption = None,
+    shard: ShardOption = None,
     list_all: Annotated[
         bool, typer.Option("--list", help="List all studies and their runs; with --known, also the recorded times.")
     ] = False,
@@ -67,12 +68,15 @@ def reproduce(  # noqa: PLR0913, PLR0917 - an argument for each option
         feddecorr reproduce NAME --records results/NAME.jsonl
 
         feddecorr reproduce NAME --known results/NAME.jsonl --seeds 5
+
+        feddecorr reproduce NAME --shard 2/10
     """
     if not (list_all or dry_run or records):
         warm_up_processes()
     from feddecorr.paper.scales import find_scale  # noqa: PLC0415 - PyTorch is loaded when it is needed
     from feddecorr.paper.studies import ALL, find_studies  # noqa: PLC0415
     from feddecorr.results.summary import read_summaries  # noqa: PLC0415
+    from feddecorr.sweeps.jobs import RunShard  # noqa: PLC0415
 
     count = seeds or find_scale(scale).seeds
     if name and "=" in name:
@@ -87,7 +91,8 @@ def reproduce(  # noqa: PLR0913, PLR0917 - an argument for each option
 
     found = read_summaries([*(records or []), *(known or [])])
     store = out or Path("studies") / scale
-    study_plan = StudyPlan(find_studies(chosen), scale, count, store, command, found, words or ())
+    part = RunShard.parse(shard) if shard else None
+    study_plan = StudyPlan(find_studies(chosen), scale, count, store, command, found, words or (), part)
     if list_all:
         _list(study_plan, json=json)
         return
