@@ -38,7 +38,7 @@ WORDS = [
 STEPS = 4
 AUGMENTED = " on augmented images"
 DECORRELATED = " with feddecorr"
-WITH_REFERENCES = ("moon", "fedntd", "fedsol", "feddr")
+WITH_REFERENCES = ("moon", "fedntd", "fedsol", "feddr", "fedvls")
 LIMITS = {"fedprox": 1.03, "scaffold": 1.05, "moon": 1.45, "fedntd": 1.2}
 """The paper's table of computation times gives FedProx 1.81 and MOON 1.82 (CIFAR-10)."""
 

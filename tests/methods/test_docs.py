@@ -13,7 +13,7 @@ from feddecorr.runs.pipeline import run
 
 DOCS = Path(__file__).parents[2] / "docs"
 METHODS_PAGE = (DOCS / "methods.md").read_text()
-HOOKS = ("start", "broadcast", "terms", "gradient", "finish", "aggregate", "server_update")
+HOOKS = ("start", "broadcast", "trains", "terms", "gradient", "finish", "aggregate", "server_update")
 
 
 @pytest.fixture

@@ -43,6 +43,8 @@ NEUTRAL = {
     "fedacg": "momentum=0 mu=0",
     "fedsol": "rho=0",
     "fedrcl": "weight=0",
+    "fedbabu": "head_from=1",
+    "fedlesam": "rho=0",
 }
 """The options that make a method FedAvg, where it has such."""
 

@@ -171,12 +171,12 @@ def test_a_state_counts_by_its_numbers_however_it_lies_in_memory(name: str) -> N
 @pytest.mark.parametrize("name", METHODS.table)
 def test_the_largest_updates_that_count_leave_every_server_finite(name: str) -> None:
     """Sums, squares and products of them, by every method, with little and much work, of one sign and of both."""
-    experiment = small(f"method={name}", "rounds=6", "training.momentum=0.9").experiment
+    experiment = small(f"method={name}", "rounds=6").experiment
     federation = Simulation(experiment).federation
     sizes = federation.roster.sizes
 
     def largest(broadcast: Broadcast, clients: Sequence[int]) -> Iterator[Update]:
-        extra = federation.start().shared if name == "scaffold" else {}
+        extra = experiment.method.expected_extra(federation.start())
         for client in clients:
             sign = -1 if broadcast.round > 3 and (client + broadcast.round) % 2 else 1
 

@@ -47,7 +47,7 @@ TRANSFORMS = {
 TOLERANCE = {"geometric_median": 2e-3}
 """Where the package goes on until it is near enough; elsewhere it is rounding alone."""
 
-NEEDS_EXTRA = {"scaffold"}
+NEEDS_EXTRA = {"scaffold", "fedmuon"}
 CLIENTS = 6
 
 
@@ -212,6 +212,11 @@ def scaffold(known: Known, sent: list[Sent], examples: float) -> tuple[Tensor, T
     return mean(sent, lambda e: e.weights), known.shared + sum(e.examples * e.extra for e in sent) / examples
 
 
+def fedmuon(known: Known, sent: list[Sent], examples: float) -> tuple[Tensor, Tensor]:
+    moved = sum(e.examples * (e.weights - known.weights) for e in sent) / examples
+    return known.weights + moved, known.shared + sum(e.examples * e.extra for e in sent) / examples
+
+
 SERVERS: dict[str, Callable[[Known, list[Sent], float], tuple[Tensor, Tensor]]] = {
     "fedavgm": fedavgm,
     "fedacg": fedacg,
@@ -219,6 +224,7 @@ SERVERS: dict[str, Callable[[Known, list[Sent], float], tuple[Tensor, Tensor]]] 
     "fedexp": fedexp,
     "feddyn": feddyn,
     "scaffold": scaffold,
+    "fedmuon": fedmuon,
     "fedadagrad": adaptive(lambda v, square: v + square, 0.0),
     "fedadam": adaptive(lambda v, square: 0.99 * v + 0.01 * square, 0.9),
     "fedyogi": adaptive(lambda v, square: v - 0.01 * square * (v - square).sign(), 0.9),

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from operator import attrgetter
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, PositiveInt, ValidationInfo, model_validator
 
 from feddecorr.config.training import Training
 from feddecorr.core import devices
@@ -117,8 +118,24 @@ class Experiment(Config):
             cohort = 1
         return {**settings, "training": {**training, "threads": threads_for(max(1, cohort), os.cpu_count() or 1)}}
 
+    @model_validator(mode="before")
+    @classmethod
+    def _bring_along(cls, settings: Any, info: ValidationInfo) -> Any:
+        """Put in what the method requires, where nothing is said."""
+        method = METHODS.chosen(settings.get("method", {}), info.context) if isinstance(settings, Mapping) else None
+        for key, value in method.requires.items() if method else ():
+            section, _, option = key.partition(".")
+            held = settings.get(section, {})
+            table = {"name": held} if isinstance(held, str) else held
+            if isinstance(table, Mapping):
+                settings = {**settings, section: {option: value, **table}}
+        return settings
+
     @model_validator(mode="after")
     def _fit_together(self) -> Experiment:
+        for key, value in self.method.requires.items():
+            if (said := attrgetter(key)(self)) != value:
+                raise ValueError(f"{METHODS.name(self.method)} needs {key}={value}, not {said}")
         if not self.data.images and not isinstance(self.model, MLP | Custom):
             name = MODELS.name(self.model)
             raise ValueError(

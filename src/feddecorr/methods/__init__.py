@@ -5,10 +5,15 @@ from feddecorr.methods.adaptive import FedAdagrad, FedAdam, FedYogi
 from feddecorr.methods.fedacg import FedACG
 from feddecorr.methods.fedavg import FedAvg
 from feddecorr.methods.fedavgm import FedAvgM
+from feddecorr.methods.fedbabu import FedBABU
 from feddecorr.methods.feddr import FedDr
 from feddecorr.methods.feddyn import FedDyn
+from feddecorr.methods.fedetf import FedETF
 from feddecorr.methods.fedexp import FedExP
+from feddecorr.methods.fedgela import FedGELA
 from feddecorr.methods.fedlc import FedLC
+from feddecorr.methods.fedlesam import FedLESAM
+from feddecorr.methods.fedmuon import FedMuon
 from feddecorr.methods.fednova import FedNova
 from feddecorr.methods.fedntd import FedNTD
 from feddecorr.methods.fedprox import FedProx
@@ -17,6 +22,7 @@ from feddecorr.methods.fedrs import FedRS
 from feddecorr.methods.fedsam import FedSAM
 from feddecorr.methods.fedsol import FedSOL
 from feddecorr.methods.feduv import FedUV
+from feddecorr.methods.fedvls import FedVLS
 from feddecorr.methods.method import Method, mean_weights
 from feddecorr.methods.moon import MOON
 from feddecorr.methods.scaffold import SCAFFOLD
@@ -46,6 +52,12 @@ METHODS = Registry(
         "fedsol": FedSOL,
         "fedrcl": FedRCL,
         "feddr": FedDr,
+        "fedbabu": FedBABU,
+        "fedlesam": FedLESAM,
+        "fedmuon": FedMuon,
+        "fedetf": FedETF,
+        "fedgela": FedGELA,
+        "fedvls": FedVLS,
     },
 )
 

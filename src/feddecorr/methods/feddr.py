@@ -10,7 +10,7 @@ from torch.nn.functional import cosine_similarity, mse_loss
 
 from feddecorr.collapse.representation import find_classifier
 from feddecorr.errors import UserError
-from feddecorr.methods.method import Method
+from feddecorr.methods.method import Method, Trains
 from feddecorr.objective.reference_models import RoundReference
 from feddecorr.objective.terms import ClientContext, Pass, Term
 
@@ -25,6 +25,10 @@ class FedDr(Method):
     term_names = ("dot_regression", "feature_distillation")
 
     beta: float = Field(0.9, ge=0, le=1, description="β, weight of the dot regression; 1 − β is that of distillation")
+
+    def trains(self, number: int) -> Trains:
+        """Leave the classifier alone: weight decay would shrink it."""
+        return "body"
 
     def terms(self, context: ClientContext) -> Mapping[str, Term | None]:
         """Return β·½(cos(z, v) − 1)², v the classifier's row of the true class, and (1 − β)·‖z − z_global‖²/d."""

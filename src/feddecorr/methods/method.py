@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from feddecorr.core.messages import Broadcast, RoundInfo, Server, Update
 from feddecorr.core.registry import Config
 from feddecorr.core.states import Mean, State
 from feddecorr.objective.terms import ClientContext, GradientRule, Term, Trained
+
+Trains = Literal["network", "body"]
+"""What local training moves: the network, or all of it but the classifier."""
 
 
 class Method(Config):
@@ -17,6 +20,12 @@ class Method(Config):
 
     needs_sgd: ClassVar[bool] = False
     """Whether the method assumes SGD updates: that a client's change is a sum of gradients."""
+
+    requires: ClassVar[Mapping[str, str]] = {}
+    """Settings that it is not itself without: they come with it, and others are refused."""
+
+    own_momentum: ClassVar[bool] = False
+    """Whether its gradients have momentum already: then local steps are taken without `training.momentum`."""
 
     needs_feature_maps: ClassVar[bool] = False
     """Whether its terms look at what the network makes on the way to the representation."""
@@ -34,6 +43,10 @@ class Method(Config):
     def broadcast(self, number: int, server: Server) -> Broadcast:
         """Return what the server sends to every client of a round."""
         return Broadcast.of(number, server)
+
+    def trains(self, number: int) -> Trains:
+        """Return what local training moves in that round."""
+        return "network"
 
     def terms(self, context: ClientContext) -> Mapping[str, Term | None]:
         """Return terms to add to the local objective, or to replace one of the same name; None takes it away."""

@@ -165,6 +165,12 @@ def freeze(model: nn.Module, trained: Sequence[str]) -> None:
             setattr(module, name, tensor.detach())
 
 
+def body(model: nn.Module) -> list[nn.Parameter]:
+    """Return the parameters that training moves, but for the classifier's."""
+    classifier = {id(parameter) for parameter in find_classifier(model).parameters()}
+    return [each for each in model.parameters() if each.requires_grad and id(each) not in classifier]
+
+
 def _stay(_mode: bool = True) -> Any:
     """Stand in for `train` of a module that stays in evaluation mode."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 import torch
@@ -145,6 +145,8 @@ class ClientContext:
     model: nn.Module
     labels: Tensor
     classes: int
+    left: State = field(default_factory=dict)
+    """What the gradient rule leaves for `finish`; a round begins with nothing."""
 
     @property
     def counts(self) -> Tensor:
@@ -198,10 +200,12 @@ def scaled_to(length: float, direction: Sequence[Tensor]) -> list[Tensor]:
     return [part * factor for part in direction]
 
 
-def perturbed_gradient(context: ClientContext, shift: Sequence[Tensor], compute: Compute) -> Sequence[Tensor]:
-    """Return the gradient at w + shift; weights and BatchNorm statistics are put back as they were."""
+def perturbed_gradient(
+    context: ClientContext, shift: Sequence[Tensor], compute: Compute, *, counts: bool = False
+) -> Sequence[Tensor]:
+    """Return the gradient at w + shift; weights are put back and, unless the pass counts, BatchNorm statistics, too."""
     trainable = context.trainable
-    state = [*trainable, *context.model.buffers()]
+    state = [*trainable, *(() if counts else context.model.buffers())]
     kept = [tensor.detach().clone() for tensor in state]
     with torch.no_grad():
         for parameter, step in zip(trainable, shift, strict=True):

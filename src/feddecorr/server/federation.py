@@ -21,6 +21,7 @@ from feddecorr.core.messages import Broadcast, Failure, RoundInfo, Server, Updat
 from feddecorr.core.states import state_dict_names
 from feddecorr.data.dataset import Images
 from feddecorr.errors import UserError
+from feddecorr.models.partial import body
 from feddecorr.partition.heterogeneity import LabelCounts
 from feddecorr.training.shards import Shards
 from feddecorr.training.task import Task
@@ -71,6 +72,11 @@ class Federation:
     def begin(self) -> tuple[Server, dict[str, str]]:
         """Return the server before the first round, and the names of its tensors in the network's `state_dict`."""
         model = self.task.build_model()
+        if self.experiment.method.trains(1) == "body" and not body(model):
+            raise UserError(
+                f"{type(self.experiment.method).__name__} leaves the classifier as it is, and nothing else of this "
+                "network is trained: choose another method, or another network or training.trainable"
+            )
         if not self.experiment.training.is_partial:
             self.experiment.model.load_initial_weights(model)
         if self.experiment.training.batch == 1 or 1 in self.roster.sizes:

@@ -19,6 +19,7 @@ from feddecorr.collapse.representation import (
     Representations,
     capture_feature_maps,
     capture_representations,
+    find_classifier,
 )
 from feddecorr.core.devices import configured, forked_randomness
 from feddecorr.core.messages import Broadcast, Update
@@ -270,6 +271,8 @@ class Client:
         self.task = task
         self.model = task.build_model()
         self.parameters = dict(self.model.named_parameters())
+        classifier = find_classifier(self.model)
+        self._classifier = [parameter for parameter in classifier.parameters() if parameter.requires_grad]
 
     @property
     def buffers(self) -> State:
@@ -300,14 +303,18 @@ class Client:
             yield
 
     def set_mode(self, number: int) -> None:
-        """Set the module to training, with fixed statistics if they are in this round."""
+        """Set what of the module is trained in this round, and whether its statistics are."""
         self.model.train()
+        for parameter in self._classifier:
+            parameter.requires_grad_(self.task.experiment.method.trains(number) == "network")
         if self.task.experiment.fixes_statistics(number):
             freeze_statistics(self.model)
 
     def train(self, learner: Learner[Step], number: int) -> list[float]:
         """Take all local steps; return what they amount to after each."""
         training = self.task.experiment.training
+        if self.task.experiment.method.own_momentum:
+            training = training.model_copy(update={"momentum": 0.0})
         optimizer = training.optimizer.stepper(
             learner.trainable, training, training.rate(number), stacked=learner.stacked
         )

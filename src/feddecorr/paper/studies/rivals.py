@@ -80,14 +80,15 @@ NEURAL_COLLAPSE = {
     "NC4": "nc4_disagreement",
 }
 HEADS = ("linear", "normalized", "layer_norm", "etf")
-OF_A_SIMPLEX = ("feddr",)
-"""Methods whose classifier is a fixed simplex."""
+OWN_HEADS = {"feddr": "etf"} | {
+    name: method.requires["model.head"] for name, method in METHODS.table.items() if "model.head" in method.requires
+}
+"""Methods whose paper has another head than a linear one."""
 
 
 def belong_together(labels: Labels) -> bool:
     """Return whether to run it: all heads with FedAvg, and every other method with the head of its paper."""
-    own = "etf" if labels["method"] in OF_A_SIMPLEX else "linear"
-    return labels["method"] == "fedavg" or labels["head"] == own
+    return labels["method"] == "fedavg" or labels["head"] == OWN_HEADS.get(str(labels["method"]), "linear")
 
 
 def side_by_side(results: GridResults) -> list[Finding]:

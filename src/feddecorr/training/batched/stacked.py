@@ -272,7 +272,10 @@ class Stacked:
     @torch.no_grad()
     def mean(self, shares: Tensor) -> State:
         """Return the mean of all clients' weights by these shares, which add up to one."""
-        means = {name: torch.tensordot(shares, whole, 1) for name, whole in self._weights.items()}
+        means = {
+            name: torch.tensordot(shares, whole, 1) if self._like[name].requires_grad else whole[0]
+            for name, whole in self._weights.items()
+        }
         return {name: _like(mean, self._like[name]) for name, mean in means.items()}
 
 
