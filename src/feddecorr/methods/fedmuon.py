@@ -86,4 +86,5 @@ def polar_factor(tensor: Tensor, iterations: int) -> Tensor:
     for _ in range(iterations):
         square = x @ x.mT
         x = (15 * x - 10 * square @ x + 3 * square @ (square @ x)) / 8
-    return (x if wide else x.mT).reshape(tensor.shape)
+    found: Tensor = (x if wide else x.mT).reshape(tensor.shape)
+    return found
