@@ -19,6 +19,8 @@ ONLY_PARSED = {
         ["flower-superlink", "flower-supernode", "flwr supernode register", "feddecorr flower run"],
         "is a part of a federation over the network, which takes minutes; tests/flower/test_network.py starts the same",
     ),
+    "feddecorr run method=scaffold regularizers=feddecorr rounds=20 engine=flower": "starts Ray, half a minute of the "
+    "processor; tests/flower/test_endings.py starts this very command",
     "feddecorr flower proxy": "is a server in front of such; tests/flower/test_network.py starts the documented one",
     "python -m benchmarks.conformance": "needs packages that are not installed with this one",
     "python -m benchmarks.flower": "starts Ray at least three times: a minute of the processor",
@@ -43,7 +45,6 @@ SHORTER = {
     r"feddecorr run .*training\.steps=": "training.steps=2",
     r"feddecorr run(?!.* model=)": "model.widths=[16,32]",
     r"feddecorr diagnose .*--model convnet": "model.widths=[16,32]",  # what a short run has
-    r"feddecorr run .*engine=flower": "clients=2 data.train=40",  # Ray starts a process for each worker
     r"feddecorr run .*data=cifar10": "data.train=40 data.test=20 clients=2",  # what the stand-in has, and less work
     r"feddecorr resume .*rounds=": "rounds=2",  # one more than a short run has
     r"feddecorr diagnose .*--round": "--round 1",  # what a short run has
@@ -51,6 +52,7 @@ SHORTER = {
     r"feddecorr reproduce --list": "--scale smoke",  # the data of others are not there
     r"feddecorr theory (flow|sweep|decorrelate)": "dim=6 classes=4 samples=20 points=3 time=0.2",
     r"feddecorr theory alignment": "dim=10 epochs=1,2 epoch_samples=100",
+    r"feddecorr selftest": "data.size=8 data.train=64 data.test=20 clients=2 model.widths=[8,16]",
     r"python -m benchmarks\.augmentation_cost": "--repeats 1 --size 8",
     r"python -m benchmarks\.diagnosis_cost": "--images 40 --repeats 1",
     r"python -m benchmarks\.flower_scale": "--nodes 20 --cohort 3 --rounds 3",

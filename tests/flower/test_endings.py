@@ -16,6 +16,7 @@ from uuid import uuid4
 
 import psutil
 import pytest
+from pages import ROOT, Page
 from small import digest, small, write_settings
 
 from feddecorr.core.files import load_tensors
@@ -149,10 +150,12 @@ def test_a_run_that_is_killed(tmp_path: Path, start: Start) -> None:
 
 
 def test_a_run_whose_flower_is_killed(tmp_path: Path, start: Start) -> None:
-    """It says so, with what Flower itself had to say, and keeps what is done."""
+    """It says so, with what Flower itself had to say, and keeps what is done. The command is the documented one."""
     settings = write_settings(tmp_path / "settings.json")
     out = tmp_path / "run"
-    orphaned = start("run", settings, "engine=flower", "engine.workers=1", "rounds=1000", "--out", out)
+    page = Page.read(ROOT / "docs" / "deployment.md")
+    (documented,) = (command.words[2:-2] for command in page.commands if "engine=flower" in command.words)
+    orphaned = start("run", settings, *documented, "engine.workers=1", "rounds=1000", "--out", out)
     orphaned.wait_for(lambda: RunDirectory(out).finished_rounds() > 0)
     seen = orphaned.family()
     (relay,) = (pid for pid in seen if psutil.Process(pid).cmdline()[2:4] == ["-m", SIMULATION_APP])

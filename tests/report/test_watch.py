@@ -24,7 +24,7 @@ from small import small
 
 from feddecorr.errors import UserError
 from feddecorr.report.live import LOOPBACK, LivePage, address, open_server
-from feddecorr.results.plan import PlannedRun, write_plan
+from feddecorr.results.study import PlannedRun, write_plan
 from feddecorr.runs.pipeline import run
 from feddecorr.sweeps.jobs import plan
 from feddecorr.sweeps.sweep import Sweep, SweepStudy

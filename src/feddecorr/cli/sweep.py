@@ -146,7 +146,7 @@ def estimate(study_plan: StudyPlan, *, json: bool) -> None:
 
 def execute(study_plan: StudyPlan, *, jobs: int | None, json: bool) -> None:
     """Run everything, write all tables and figures, and then say what failed."""
-    from feddecorr.results.plan import PlannedRun, write_plan
+    from feddecorr.results.study import PlannedRun, write_plan
     from feddecorr.sweeps.jobs import results_of
     from feddecorr.sweeps.runner import run_jobs
 

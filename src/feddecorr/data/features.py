@@ -17,7 +17,7 @@ from feddecorr.collapse.diagnosis import Diagnosis
 from feddecorr.collapse.statistics import CHUNK, Batch
 from feddecorr.core.files import load_tensors, reading
 from feddecorr.core.limits import MEMBER, brief, check_classes, check_width
-from feddecorr.core.npz import read_npy_header, read_npz
+from feddecorr.data.npz import read_npy_header, read_npz
 from feddecorr.data.tables import LABELS, AnyArray, labels_of, read_table
 from feddecorr.errors import UserError
 from feddecorr.loss.decorrelation import as_batch

@@ -18,7 +18,7 @@ from plotly.offline import get_plotlyjs
 from feddecorr.errors import UserError
 from feddecorr.report.page import Section, render_page
 from feddecorr.report.runs_page import LEAD, group_seeds, name_directories, sections, switches
-from feddecorr.results.plan import plan_files, read_plan
+from feddecorr.results.study import plan_files, read_plan
 from feddecorr.results.summary import Summary, run_directories
 from feddecorr.runs.directory import RunDirectory
 

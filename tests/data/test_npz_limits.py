@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from feddecorr.core.npz import read_npz
 from feddecorr.data.features import read_features
+from feddecorr.data.npz import read_npz
 from feddecorr.errors import UserError
 
 MIB = 1 << 20
