@@ -26,7 +26,7 @@ else:
 class CollapseMonitor(Callback):
     """Logs effective rank, dead features and spectrum of every validation, and warns when they collapse.
 
-    It looks at what the classifier, or the named layer, takes in during `validation_step`: there is no second forward
+    It captures the input of the classifier, or of the named layer, during `validation_step`: there is no second forward
     pass. Of each batch the last pass counts. Measures are logged as `collapse/effective_rank`, so that other callbacks
     can monitor them, and so are the singular values of places 1, 2, 4, 8, …; `measures` names others of
     `feddecorr.Diagnosis`. Labels are found as `feddecorr.diagnose` finds them.

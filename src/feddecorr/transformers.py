@@ -61,7 +61,7 @@ class CollapseCallback(TrainerCallback):
         control: TrainerControl,  # noqa: ARG002
         **named: Any,
     ) -> None:
-        """Look at the model that is trained, which `model_init` may have made anew."""
+        """Watch the trained model, which `model_init` may have recreated."""
         if named["model"] is not self._model:
             self._watch(named["model"])
 

@@ -113,7 +113,7 @@ def diagnose(  # noqa: PLR0913, PLR0917 - one parameter for each option of the c
 
 
 def refuse_if(problems: Mapping[str, bool]) -> None:
-    """Raise the first problem that is there."""
+    """Raise the first of the problems, if any."""
     for message, there in problems.items():
         if there:
             raise UserError(message)

@@ -82,7 +82,7 @@ class Progress:
 
 
 class ShownRound(Protocol):
-    """A round of a run, as far as it is shown."""
+    """The displayed fields of a round."""
 
     @property
     def round(self) -> int:
@@ -140,7 +140,7 @@ class ShownRun:
 
     @contextmanager
     def within_rounds(self) -> Iterator[None]:
-        """Look at the round in progress, now and then."""
+        """Poll the round in progress."""
         thread = Thread(target=self._watch, daemon=True)
         if self._trained:
             thread.start()

@@ -86,7 +86,7 @@ def tail_of(found: Measures, classes: int) -> float:
 
 @dataclass(frozen=True)
 class Way:
-    """The straight way from a client's model (share 0) to the average (share 1), and what is found on it."""
+    """The straight line from a client's model (share 0) to the average (share 1), and the measures along it."""
 
     client: int
     shares: list[float]
@@ -96,7 +96,7 @@ class Way:
 
 @dataclass(frozen=True)
 class AveragedRound:
-    """All that was found out about the averaging of one round.
+    """The measures of the averaging of one round.
 
     `global_effective_rank` is that of the model which the method made of the updates; under FedAvg it is the average.
     `local_effective_ranks` and `local_tails` are those of each client. `layers` is about the inputs of each layer:
@@ -169,10 +169,10 @@ FEWEST = 5
 
 @dataclass(frozen=True)
 class Suspect:
-    """One client of a round: what it holds, and the effective ranks that its model has part in.
+    """One client of a round: what it holds, and effective ranks of models with and without it.
 
-    `sent` is what it was sent, `local` what it made of it: on all images, and `own` on those of the classes that it
-    holds. `without` is the average of all others. None is what is unknown.
+    `sent` is the model that it received, `local` the model that it returned: on all images, and `own` on images of its
+    own classes. `without` is the average of all others. None is what is unknown.
     """
 
     client: int
@@ -221,7 +221,7 @@ class Blame:
 
     @classmethod
     def of(cls, name: str, average: float, suspects: Iterable[Suspect]) -> Blame:
-        """Put them in order."""
+        """Rank the clients."""
         return cls(name, average, sorted(suspects, key=lambda each: (-each.lost, each.client)))
 
     def raised(self, suspect: Suspect) -> float | None:
@@ -229,7 +229,7 @@ class Blame:
         return None if suspect.without is None else suspect.without - self.average
 
     def correlations(self) -> dict[tuple[str, str], float | None]:
-        """Return how each effect goes with what clients hold: Spearman's correlation, None where it says nothing."""
+        """Return Spearman's correlation of each effect with the clients' data; None where it is undefined."""
         effects: dict[str, list[float | None]] = {
             "lost": [each.lost for each in self.suspects],
             "own_lost": [each.own_lost for each in self.suspects],

@@ -52,7 +52,7 @@ def measure_custom(
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Diagnosis(ReferenceMeasures, WeightMeasures, DecisionMeasures, verdict.Judged):
-    """What was found out about one model's representations: from the pass over them to the report, this one value.
+    """All measures of one model's representations, from the pass over them to the report.
 
     Every measure is a field: `diagnosis.effective_rank`. None is what is unknown, such as neural collapse
     without labels. `print` and notebooks show a table and the answer in words.
@@ -77,7 +77,7 @@ class Diagnosis(ReferenceMeasures, WeightMeasures, DecisionMeasures, verdict.Jud
         subject: Subject | None = None,
         measures: Mapping[str, CustomMeasure] | None = None,
     ) -> Diagnosis:
-        """Compute all measures of what one pass has left, with what else is known of the model."""
+        """Compute all measures from one pass, and from what else is known of the model."""
         subject = subject or Subject()
         principal = Principal(gathered.statistics.moments)
         reference, model = subject.reference, subject.model
@@ -105,7 +105,7 @@ class Diagnosis(ReferenceMeasures, WeightMeasures, DecisionMeasures, verdict.Jud
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Diagnosis:
-        """Return what `to_dict` or `recorded` wrote; what is not in it is not known."""
+        """Return what `to_dict` or `recorded` wrote; missing measures are unknown."""
         return cls(**document)
 
     def to_dict(self) -> dict[str, Any]:
@@ -118,7 +118,7 @@ class Diagnosis(ReferenceMeasures, WeightMeasures, DecisionMeasures, verdict.Jud
         return {name: value for name, value in found.items() if value is not None}
 
     def lean(self) -> Diagnosis:
-        """Return the measures without the matrices and samples behind them: of a hundred clients, those fill memory."""
+        """Return the measures without their matrices and samples, which would fill memory for a hundred clients."""
         return replace(self, principal=None, gathered=None)
 
     def answer(self, reference: Diagnosis | None = None) -> list[str]:
@@ -270,7 +270,7 @@ def diagnose(
     name: str = "model",
     measures: Mapping[str, CustomMeasure] | None = None,
 ) -> Diagnosis:
-    """Go once over the loader in evaluation mode, and find out whether the model has collapsed.
+    """Diagnose the model in evaluation mode, in one pass over the loader.
 
     The loader gives batches of inputs, (inputs, labels, …), or mappings with an entry `labels`, whose other
     entries the model takes by name. The representation is what the classifier takes in, or what the named layer
@@ -298,7 +298,7 @@ def forward(model: nn.Module, loader: Iterable[Any], layer: str | None = None) -
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Put every module into evaluation mode, and each back into its own after."""
+    """Put every module into evaluation mode, and restore each module's own mode afterwards."""
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:

@@ -160,7 +160,7 @@ class WeightMeasures:
 
 
 def measure_weights(model: nn.Module, classifier: Tensor | None, principal: Principal) -> WeightMeasures:
-    """Look at every weight of two dimensions or more."""
+    """Measure every weight of two dimensions or more."""
     values = {name: layer_values(weight) for name, weight in weights(model).items()}
     return WeightMeasures(
         classifier_alignment=_alignment(classifier, principal),

@@ -28,7 +28,7 @@ class SummedStates(nn.Module):
         self.register_buffer(name, default.clone())
 
     def reset(self) -> None:
-        """Begin anew."""
+        """Reset all sums."""
         for name, start in self._starts.items():
             getattr(self, name).copy_(start)
 

@@ -64,7 +64,7 @@ class ValidationDiagnosis:
         self._statistics = batch if self._statistics is None else self._statistics + batch
 
     def diagnose(self, name: str, classifier: Tensor | None = None) -> Diagnosis | None:
-        """Return the diagnosis of all since the last one, or warn that there is none."""
+        """Return the diagnosis of all samples since the last one, or warn that there is none."""
         problem, whole = _over_processes(self._problem, self._statistics)
         self._problem, self._statistics = "", None
         try:

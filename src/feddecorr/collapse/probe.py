@@ -125,7 +125,7 @@ NEARLY_ALL = 0.95
 
 @dataclass(frozen=True)
 class Probed:
-    """What a model's features are good for: probes of them, the accuracy of its own head if it has one, and chance.
+    """The accuracy of probes of a model's features, of its own head if it has one, and of chance.
 
     Chance is the share of the most frequent class among the test samples.
     """

@@ -1,6 +1,6 @@
-"""What a network makes of its input, captured during the ordinary forward pass.
+"""Representations and feature maps, captured during the ordinary forward pass.
 
-The representation is what the classifier takes in; feature maps are what comes on the way to it.
+The representation is the classifier's input; feature maps are the outputs of the layers before it.
 """
 
 from __future__ import annotations
@@ -214,7 +214,7 @@ def _has_weights(module: nn.Module) -> bool:
 
 @contextmanager
 def capture_feature_maps(model: nn.Module) -> Iterator[FeatureMaps]:
-    """Catch the feature maps of every forward pass inside of the block; the model is the same after it as before.
+    """Capture the feature maps of every forward pass inside of the block; the model is unchanged afterwards.
 
     Looked at is what comes out of the network's members, and of the members of those that are Sequential: not what is
     inside of a residual block.

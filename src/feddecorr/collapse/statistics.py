@@ -276,7 +276,7 @@ class ChunkStatistics:
 
     @classmethod
     def of(cls, chunk: Batch) -> ChunkStatistics:
-        """Look at a chunk."""
+        """Add a chunk."""
         together = None if chunk.reference is None else CrossMoments.of(chunk.z, chunk.reference)
         return cls(chunk, Statistics.of(chunk.z, chunk.labels), chunk.right, together)
 
@@ -312,7 +312,7 @@ def add_up(parts: Iterable[ChunkStatistics]) -> Gathered:
 
 
 def chunks(batches: Iterable[Batch], size: int = CHUNK) -> Iterator[Batch]:
-    """Cut the stream of batches anew, into batches of that size and a last one."""
+    """Cut the stream of batches into batches of that size and a last one."""
     waiting: list[Batch] = []
     count = 0
     for batch in map(on_host, batches):

@@ -244,7 +244,7 @@ class RoundUpdates:
         self._examples = 0
 
     def take(self, model: Tensors, examples: int) -> UpdateDiagnosis:
-        """Take in what a client made of what it was sent, and return the spectrum of its change."""
+        """Add a client's change of the weights that it received, and return the change's spectrum."""
         layers = {}
         for change in changes({name: self._sent[name] for name in model}, model):
             layer, whole = change.layer, change.whole()

@@ -43,7 +43,7 @@ VERDICTS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Judged(ClassMeasures, Measures):
-    """What a verdict is made of."""
+    """The measures that a verdict depends on."""
 
     untrained: bool | None = field(default=None, metadata=DOCUMENT)
     """Whether the weights are those of the start, where that is known."""

@@ -65,7 +65,7 @@ class Memories:
         self.directory.remove_if_empty()
 
     def lend(self, clients: Iterable[int], before: int, to: Memories) -> None:
-        """Copy what these clients remember when that round begins, unless something newer is there."""
+        """Copy these clients' states at the beginning of that round, unless there are newer ones."""
         for client in clients:
             newest = self._newest(client, before - 1)
             if newest and newest > (to._newest(client, before - 1) or 0):
@@ -97,7 +97,7 @@ class Memories:
 
 
 class MemoryChecksum:
-    """Who remembers something from which round, in one number: with it, a run notices that memories are missing.
+    """A checksum of which clients have a state of which round, by which a run notices missing states.
 
     It is a sum over clients, so that a round changes it by its own clients alone.
     """

@@ -86,13 +86,13 @@ class Update:
 
     @property
     def clients(self) -> tuple[int, ...]:
-        """All clients whose update it is."""
+        """All clients that the update is of."""
         return self.client, *self.merged_clients
 
 
 @dataclass(frozen=True)
 class Failure:
-    """What an engine gives where a client's update should be: why there is none, and the client's own traceback."""
+    """What an engine yields in place of a client's update: why there is none, and the client's own traceback."""
 
     round: int
     client: int

@@ -69,7 +69,7 @@ class InnerPath:
 
     @property
     def path(self) -> Path:
-        """Where it lies, for messages and for libraries that open files themselves."""
+        """The path, for messages and for libraries that open files themselves."""
         return self.root.joinpath(*self.parts)
 
     @property
@@ -103,7 +103,7 @@ class InnerPath:
             return None
 
     def refuse_unreadable(self) -> None:
-        """Refuse what is there and could not be read, by its kind or for its size."""
+        """Refuse an entry that cannot be read, because of its kind or size."""
         found = self.stat()
         if found is not None and not self.unfinished:
             self._refuse_unless(found, A_FILE)
@@ -209,7 +209,7 @@ class InnerPath:
 
     @contextmanager
     def held(self, refusal: str = "another process has it") -> Iterator[Callable[[], bool]]:
-        """Hold a lock by the file, which comes into being if need be; `HeldError` at once where another process does.
+        """Hold a lock by the file, which is created if necessary; `HeldError` at once where another process does.
 
         The function it yields says whether the lock is still the one that others would meet: it may have been removed.
         """

@@ -72,7 +72,7 @@ def first_of_permutation(length: int, count: int, *, seed: int) -> list[int]:
 
 @contextmanager
 def seeded(seed: int, purpose: str, *places: int) -> Iterator[None]:
-    """Seed PyTorch's global generator for a while and put it back after.
+    """Seed PyTorch's global generator inside of the block, and restore it afterwards.
 
     For code that can't be given a generator: a module's initialisation, dropout.
     """
@@ -127,7 +127,7 @@ def parallel_jobs(count: int) -> int:
 
 @contextmanager
 def threads(count: int) -> Iterator[None]:
-    """Compute with that many threads for a while: sums depend on it in their last bits."""
+    """Compute with that many threads inside of the block: sums depend on it in their last bits."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:

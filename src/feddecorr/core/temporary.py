@@ -1,4 +1,4 @@
-"""Temporary folders that go with their process; light to import, so that workers can start before PyTorch is there."""
+"""Temporary folders that are removed with their process; light to import, so that workers can start early."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ AT_LAST = -1000
 
 @contextmanager
 def temporary_folder() -> Iterator[Path]:
-    """Give an empty folder for a while."""
+    """Yield an empty folder, which is removed afterwards."""
     with tempfile.TemporaryDirectory(dir=own_folder()) as folder:
         yield Path(folder)
 

@@ -84,7 +84,7 @@ _LATEX |= {letter: f"{{{letter}}}" for letter in "[]*"}  # at the beginning of a
 
 
 def visible(text: str) -> str:
-    r"""Return it with a number in place of each letter that acts on a terminal or a reader instead of being seen.
+    r"""Return the text with invisible and control characters escaped.
 
     `\x1b` and `\u202e` are such; tabs and newlines stay.
     """

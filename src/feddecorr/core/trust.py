@@ -1,4 +1,4 @@
-"""Whose code is run: names that a person says are looked up, names that a file holds only where it is trusted."""
+"""Whose code is imported: names that a user gives are looked up, names in files only if these are trusted."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _own_folders: dict[str, None] = {}
 class Trust:
     """Which names of the form `package.module:attribute` may be imported, of settings that come from a file.
 
-    `said` are those that the person has said here and now: only they are looked for in the working directory, too.
+    `said` are those that the person has said here and now: only they are looked up in the working directory, too.
     With `files`, all others are imported from where Python finds its packages. Under `closed`, nothing is imported
     at all: the settings are only looked at.
     """

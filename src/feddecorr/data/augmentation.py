@@ -162,7 +162,7 @@ def draw(shape: Sequence[int], names: Iterable[str], generator: torch.Generator)
 
 
 def apply(pixels: Tensor, names: Iterable[str], drawn: Iterable[Drawn]) -> Tensor:
-    """Change the images as it was drawn."""
+    """Apply the drawn changes."""
     for name, each in zip(names, drawn, strict=True):
         pixels = AUGMENTATIONS[name].apply(pixels, each)
     return pixels

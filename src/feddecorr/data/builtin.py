@@ -100,7 +100,7 @@ THINNEST = 0.6
 
 
 def _written(images: Images, hands: Sequence[tuple[float, float, float]]) -> tuple[Images, Tensor]:
-    """Deal the digits of each class to the hands in turn; return them written, and by whom."""
+    """Assign the digits of each class to the writers in turn; return them as written, and the writers."""
     owners = torch.empty_like(images.labels)
     owners[images.labels.argsort(stable=True)] = torch.arange(len(images)) % len(hands)
     pixels = images.pixels.clone()

@@ -138,7 +138,7 @@ class FedDecorrLoss(nn.Module):
         return feddecorr(gather_processes(as_batch(z)) if self.gather else z, self.normalization, self.dying)
 
     def _look(self, z: Tensor) -> None:
-        """Look at every 64th batch, of those that are not smaller than others: in a few samples much is constant."""
+        """Check every 64th batch, except smaller ones: in a few samples many features are constant."""
         if len(z) < max(self._largest, 2):
             return
         self._largest = len(z)

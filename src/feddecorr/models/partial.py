@@ -176,7 +176,7 @@ def _stay(_mode: bool = True) -> Any:
 
 
 def copy_network(model: Network) -> Network:
-    """Return a copy that shares the frozen tensors, which nobody changes."""
+    """Return a copy that shares the frozen tensors."""
     frozen = [value for module in model.modules() for value in vars(module).values() if isinstance(value, Tensor)]
     return copy.deepcopy(model, {id(tensor): tensor for tensor in frozen})
 

@@ -29,7 +29,7 @@ WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 class Inputs:
     """What a network was trained with: channels, height and width (None: any), and pixels' mean and deviation, 0 to 1.
 
-    Without those, it takes what the data's own constants make of pixels.
+    Without those, pixels are standardized by the data's own constants.
     """
 
     channels: int

@@ -61,7 +61,7 @@ Marked = TypeVar("Marked", bound=Term)
 def of_several(term: Marked) -> Marked:
     """Mark a term that also takes a pass of several clients, of shapes (clients, n, …), and gives each one's value.
 
-    It looks at nothing but `y`, `z` and `logits`.
+    It uses only `y`, `z` and `logits`.
     """
     term.of_several = True  # type: ignore[attr-defined]  # functions take any attribute
     return term

@@ -52,8 +52,8 @@ def vary(*data: Label, method: Sequence[Label] = ("fedavg",), **axes: Sequence[L
 class Grid(Study):
     """Runs for every combination of labels, and tables and figures of them.
 
-    `axes` are the labels and their values, `makes` is what is made of the results, `settings` are words for all
-    runs, and `wants` says which combinations are run.
+    `axes` are the labels and their values, `makes` turns the results into tables and figures, `settings` are words for
+    all runs, and `wants` says which combinations are run.
     """
 
     name: str
@@ -82,7 +82,7 @@ class Grid(Study):
                 yield labels
 
     def findings(self, results: Sequence[Result], scale: str) -> list[Finding]:
-        """Return all that is made of the results."""
+        """Return all tables and figures."""
         found = GridResults(self, scale, results)
         return [finding for make in self.makes for finding in make(found)]
 

@@ -1,4 +1,4 @@
-"""Pictures as plotly figures for pages, and the kinds of pictures that reports are made of."""
+"""Pictures as plotly figures for pages, and the kinds of pictures in reports."""
 
 from __future__ import annotations
 

@@ -162,7 +162,7 @@ class Document:
 
 
 def _file_names(titles: Sequence[str]) -> list[str]:
-    """Return file names made of the titles, with a number where two would be the same."""
+    """Return file names from the titles, with a number where two would be the same."""
     plain = [re.sub(r"[^a-z0-9.]+", "-", title.lower()).strip("-.") or "finding" for title in titles]
     counts = [plain[:place].count(name) for place, name in enumerate(plain)]
     return [f"{name}-{count + 1}" if count else name for name, count in zip(plain, counts, strict=True)]

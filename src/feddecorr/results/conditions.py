@@ -49,7 +49,7 @@ class Condition:
 
 
 class _Reading:
-    """One evaluation; every part is looked at, so that a mistake in any of them comes up."""
+    """One evaluation of every part, so that a mistake in any of them is found."""
 
     def __init__(self, text: str, settings: Mapping[str, Any]) -> None:
         self._text = text

@@ -68,7 +68,7 @@ def spread(values: Sequence[float]) -> float:
 
 
 def local_values(summary: Summary, measure: str) -> list[float]:
-    """Return a measure of each client's model; nothing if they were not looked at."""
+    """Return a measure of each client's model; nothing if they were not evaluated."""
     return [float(found[measure]) for found in summary.local_models.values()]
 
 

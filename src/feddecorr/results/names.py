@@ -77,7 +77,7 @@ def shown(setting: str, value: Label) -> str:
 
 @dataclass(frozen=True)
 class ArmName:
-    """The name of an arm in its parts: `arm` is made of the other three, `others` is what else distinguishes it."""
+    """The name of an arm in its parts: `arm` combines the other three, `others` is what else distinguishes it."""
 
     method: str
     options: str

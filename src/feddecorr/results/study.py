@@ -1,4 +1,4 @@
-"""What a study is: a declared list of runs, what to make of them, and the plan file for who watches them."""
+"""Studies: a declared list of runs, the tables and figures to make from them, and the plan file for `watch`."""
 
 from __future__ import annotations
 

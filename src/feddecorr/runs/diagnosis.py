@@ -159,7 +159,7 @@ class KeptModels:
 
 
 def between(start: State, end: State, share: float) -> State:
-    """Return the model that lies at that share of the straight way from one to another."""
+    """Return the model at that share of the straight line from one to another."""
     mean = Mean()
     mean.add(start, 1 - share)
     mean.add(end, share)
@@ -183,7 +183,7 @@ class WholeRound:
         self._layers: list[dict[str, float]] = []
 
     def take(self, update: Update, model: nn.Module, found: Diagnosis, *, layers: bool) -> None:
-        """Take in a client's model and what was found out about it; look at its layers, too, if that is wanted."""
+        """Add a client's model and its diagnosis; measure its layers, too, if wanted."""
         self._kept.keep(update)
         self._local[update.client] = found.lean()
         self._own[update.client] = self._rank_on_own_classes(found, update.client)
@@ -255,7 +255,7 @@ class Examination:
 
 
 def examine(directory: RunDirectory, wanted: Wanted, name: str, say: Say, *, trust: Trust = STRANGER) -> Examination:
-    """Look at the global model and, if wanted, at the local models that were made from the one before it.
+    """Diagnose the global model and, if wanted, the local models trained from the one before it.
 
     For the average and for blame, all clients are trained again whose updates were taken.
     """

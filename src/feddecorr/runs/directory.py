@@ -51,7 +51,7 @@ class AboutData(Config):
 
 
 def write_roster(path: AnyPath, roster: Roster) -> None:
-    """Write everybody's number of examples and, where it is known, how many are of which class."""
+    """Write each client's number of examples and, where it is known, of each class."""
     arrays = {"sizes": roster.sizes.astype(np.int32)}
     note = {}
     if roster.labels is not None:
@@ -215,7 +215,7 @@ class RunDirectory:
     def settings(self, trust: Trust = CLOSED) -> tuple[Experiment, RunOptions]:
         """Return the experiment and the run options; code that they name is imported only with trust in the file.
 
-        By default nothing is imported: such parts can be looked at, compared and shown, and not used.
+        By default nothing is imported: such parts can be compared and shown, but not used.
         """
         return read_parsed(self.inside / EXPERIMENT, lambda stored: parse_settings(stored, trust))
 
@@ -320,7 +320,7 @@ class RunDirectory:
 
 
 def read_parsed(file: InnerPath, parse: Callable[[Any], Parsed]) -> Parsed:
-    """Return what is made of a file of JSON; what it cannot be made of is an error that names the file."""
+    """Parse a JSON file; errors name the file."""
     stored = read_json(file)
     with reading(file):
         return parse(stored)

@@ -53,7 +53,7 @@ class Score(NamedTuple):
 
 
 class _Seen(NamedTuple):
-    """What the networks made of one batch: the sum of the cross-entropy, decisions, and representations."""
+    """The results of one batch: the sum of the cross-entropy, decisions, and representations."""
 
     loss: Tensor
     decisions: Tensor
@@ -86,8 +86,8 @@ def _to_host(batches: Sequence[_Seen]) -> Iterator[_Seen]:
 class Evaluator:
     """Evaluates models, global or local, on some images; draws no random number.
 
-    The images are cut into the experiment's batches of evaluation, which threads look at, each by itself. What they
-    find is put together in the order of the batches: how many threads there are changes no bit.
+    The images are cut into the experiment's batches of evaluation, which threads evaluate, each by itself. Their
+    results are merged in the order of the batches: the number of threads changes no bit.
     """
 
     def __init__(self, task: Task, images: Images, parallel_jobs: int = 1) -> None:
@@ -139,7 +139,7 @@ class Evaluator:
             return next(chunks(found, sum(map(len, self._batches))))
 
     def layer_ranks(self, model: nn.Module) -> dict[str, float]:
-        """Return how many dimensions there are in what goes into each layer of a model."""
+        """Return the effective rank of the input of each layer of a model."""
         with self._settings():
             return layer_ranks(model, map(self._task.inputs, self._batches))
 
@@ -367,7 +367,7 @@ def is_due(options: RunOptions, number: int, every: int) -> bool:
 
 
 def looks_at_clients(options: RunOptions, number: int) -> bool:
-    """Return whether the clients' models are looked at when that round is evaluated."""
+    """Return whether the clients' models are evaluated with that round."""
     clients = options.evaluation.clients
     return number == options.rounds if clients == "last" else clients
 
@@ -384,7 +384,7 @@ def rhythm(experiment: Experiment, evaluation: Evaluation, train: int, test: int
 
 
 def evaluated_images(experiment: Experiment, options: RunOptions, train: int, test: int) -> int:
-    """Return how many images are looked at in all evaluations of a run, those of the clients' models included."""
+    """Return the number of images in all evaluations of a run, those of the clients' models included."""
     every = rhythm(experiment, options.evaluation, train, test)
     due = [number for number in range(1, options.rounds + 1) if is_due(options, number, every)]
     return test * sum(1 + experiment.cohort * bool(looks_at_clients(options, number)) for number in due)

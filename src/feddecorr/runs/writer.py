@@ -161,7 +161,7 @@ class RunWriter:
                 )
 
     def _entries(self) -> Iterator[InnerPath]:
-        """Yield the run's own files, and all in its own folders; whatever else is there is not looked at."""
+        """Yield the run's own files, and all in its own folders; nothing else."""
         for name in self._inside.names():
             entry = self._inside / name
             if name in FOLDERS:
@@ -203,7 +203,7 @@ def old_servers(run: RunDirectory) -> Iterator[InnerPath]:
 
 
 def _is_left_over(file: InnerPath) -> bool:
-    """Return whether a file is one of those that come before there is a run: an empty lock, an unfinished beginning."""
+    """Return whether a file is one of those that precede a run: an empty lock, an unfinished beginning."""
     if file.name == LOCK:
         found = file.stat()
         return found is not None and found.st_size == 0

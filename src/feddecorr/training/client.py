@@ -50,7 +50,7 @@ class TermSums:
         self._passes.append([value.detach() for value in values])
 
     def end_step(self) -> None:
-        """Let the next passes belong to a new step."""
+        """Begin a new step."""
         self._ends.append(len(self._passes))
 
     def means(self, client: int, steps: int) -> dict[str, float]:
@@ -173,7 +173,7 @@ def section(state: State, prefix: str) -> State:
 
 
 class Alone:
-    """Learns from batches of images and labels, while it is `watching` what the module makes of them."""
+    """Learns from batches of images and labels, while `watching` captures their representations."""
 
     stacked = False
 
@@ -202,7 +202,7 @@ class Alone:
             yield
 
     def gradients(self, step: LabelledBatch) -> Sequence[Tensor]:
-        """Return what the method makes of the gradient of a batch."""
+        """Return the method's gradient of a batch."""
         x, y, places = step
 
         def compute(term: Term | None = None) -> Sequence[Tensor]:

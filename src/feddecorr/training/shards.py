@@ -1,4 +1,4 @@
-"""What clients hold, and in which order they take their images in local training."""
+"""The clients' data, and the order of their images in local training."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Shard:
 
 @dataclass(frozen=True)
 class Shards:
-    """The shards of all clients on this machine: images together, and which are whose.
+    """The shards of all clients on this machine: all images, and which client has which.
 
     Client k holds the images `order[bounds[k]:bounds[k + 1]]`. A shard is copied out when its client plays.
     """
@@ -51,7 +51,7 @@ class Shards:
 
     @classmethod
     def of(cls, images: Images, parts: Parts) -> Shards:
-        """Put the parts one after another."""
+        """Concatenate the parts."""
         bounds = torch.from_numpy(parts.bounds)
         return cls(images, torch.from_numpy(parts.order), bounds, torch.zeros(len(bounds) - 1, dtype=torch.int64))
 
@@ -65,12 +65,12 @@ class Shards:
 
     @property
     def parts(self) -> Parts:
-        """Everybody's examples, by their places in the images."""
+        """Each client's examples, by their places in the images."""
         return Parts(self.order.numpy(), self.bounds.numpy())
 
     @property
     def sizes(self) -> NDArray[np.int64]:
-        """Everybody's number of examples."""
+        """Each client's number of examples."""
         return self.bounds.diff().numpy()
 
     def digest(self) -> str:
@@ -81,11 +81,11 @@ class Shards:
 
     @property
     def nbytes(self) -> int:
-        """How much memory they take."""
+        """Their size in memory."""
         return self.images.nbytes + self.order.nbytes + self.bounds.nbytes
 
     def near(self, device: str) -> Shards:
-        """Return them with the images in the memory of the device, where they fit; else each client's come in turn."""
+        """Return them with the images in the memory of the device, if they fit; else each client's come in turn."""
         return replace(self, images=self.images.near(device))
 
     def share(self) -> None:
@@ -132,7 +132,7 @@ def epoch_sizes(training: Training, count: int) -> list[tuple[int, ...]]:
 
 
 class Visits:
-    """In which order a client takes its images in a round, and by which chance they are changed."""
+    """The order of a client's images in a round, and the randomness of their augmentation."""
 
     def __init__(self, task: Task, number: int, shard: Shard) -> None:
         self.shard = shard

@@ -29,7 +29,7 @@ from feddecorr.training.placement import prepare
 class Task:
     """What everyone knows: the experiment, what images look like, and the constants that standardize them.
 
-    Of the run options, clients need to know the device and what is to be found out about them.
+    Of the run options, clients need the device and the evaluation.
     """
 
     experiment: Experiment
@@ -40,7 +40,7 @@ class Task:
     device: str = "cpu"
     evaluation: Evaluation = field(default_factory=Evaluation)
     network: nn.Module | None = field(default=None, repr=False, compare=False)
-    """The network as it was built, which nobody runs: `build_model` copies it, in the process that built it."""
+    """The network as it was built, which is never run: `build_model` copies it, in the process that built it."""
 
     @classmethod
     def of(
@@ -71,14 +71,14 @@ class Task:
 
     @cached_property
     def together(self) -> Together:
-        """How many clients train side by side; an experiment that asks for what cannot be is refused."""
+        """How many clients train at once; an experiment that asks for the impossible is refused."""
         return self._choose()
 
     def _choose(self, *, auto: bool = False) -> Together:
         return choose(self.experiment, self.shape, self.build_model, evaluation=self.evaluation, auto=auto)
 
     def choose_batching(self) -> tuple[Task, str]:
-        """Return the task with as many clients side by side as pay off, and the reason where none do."""
+        """Return the task with as many clients at once as pay off, and the reason where none do."""
         found = self._choose(auto=True)
         update = {"clients_per_batch": found.clients, "pre_aggregate": found.merge and found.clients > 1}
         training = self.experiment.training.model_copy(update=update)
@@ -142,7 +142,7 @@ class Task:
 
     @classmethod
     def from_dict(cls, document: dict[str, Any], *, trust: bool = False) -> Task:
-        """Return the task that `to_dict` wrote down; who trusts its sender lets it name code that is not ours."""
+        """Return the task that `to_dict` wrote; with `trust`, it may name code from outside this package."""
         stated = _Stated.parse(document)
         return cls(
             Experiment.parse(stated.experiment, Trust(files=trust)),

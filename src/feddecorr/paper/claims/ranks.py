@@ -1,4 +1,4 @@
-"""Claims about dimensions: what lowers the rank, what raises the tail of the spectrum, and how the loss goes."""
+"""Claims about dimensions: what lowers the rank and raises the tail of the spectrum, and whether the loss is stable."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def tail_of_spectra(runs: Sequence[Run]) -> Iterator[Trial]:
 
 
 def averaging(runs: Sequence[Run]) -> Iterator[Trial]:
-    """F1: the average has a lower rank than the models that it is made of."""
+    """F1: the average has a lower rank than the averaged models."""
     plain = [run for run in _with_local_models(runs) if run.method == "fedavg" and not run.regularizers]
     for equal in group([run for run in plain if run.alpha is not None], ["partition.alpha"]):
         alphas = sorted({run.alpha for run in equal if run.alpha is not None})

@@ -104,7 +104,7 @@ def _seeds(claim: Claim) -> str:
 
 
 def _declared(paths: list[Path]) -> Plan | None:
-    """Return the plan that lies in a folder of records, if there is one."""
+    """Return the plan in a folder of records, if there is one."""
     from feddecorr.paper.claims.evidence import PLAN, read_plan  # noqa: PLC0415 - PyTorch is loaded when it is needed
 
     files = [path / PLAN for path in paths if (path / PLAN).is_file()]
@@ -121,7 +121,7 @@ def _record_files(paths: list[Path]) -> list[Path]:
 
 
 def _recorded_costs(paths: list[Path]) -> list[dict[str, Any]]:
-    """Return the documents of benchmarks: JSON files that are named, or that lie in the folders that are."""
+    """Return the documents of benchmarks: the given JSON files, and those in the given folders."""
     files = [path for path in paths if path.suffix == ".json"]
     files += [file for path in paths if path.is_dir() for file in sorted(path.glob("*.json"))]
     return [document for file in files if isinstance(document := _read_costs(file), dict)]

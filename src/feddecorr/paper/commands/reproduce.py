@@ -56,8 +56,8 @@ def reproduce(  # noqa: PLR0913, PLR0917 - an argument for each option
 ) -> None:
     """Run a study of the paper: all its runs, then its tables and figures with the paper's own numbers.
 
-    Runs lie in OUT/runs and are shared between studies: what is done is never repeated, and what was interrupted
-    continues, also with several commands at once. Results are OUT/NAME.md, OUT/NAME.html and OUT/NAME/*.csv.
+    Runs are in OUT/runs and are shared between studies: finished runs are never repeated, and interrupted ones
+    continue, also with several commands at once. Results are OUT/NAME.md, OUT/NAME.html and OUT/NAME/*.csv.
 
         feddecorr reproduce --list
 

@@ -1,4 +1,4 @@
-"""What a round costs, and all methods and heads side by side, each without and with FedDecorr."""
+"""The cost of a round, and a comparison of all methods and heads, each without and with FedDecorr."""
 
 from __future__ import annotations
 
