@@ -4,26 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from itertools import product
+from typing import Any, Literal
 
 from playwright.sync_api import Browser, Page
 
 WIDTHS = (1400, 768, 390)
 """Of a desktop, a tablet and a phone."""
 
+SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
+
+NEXT_FRAMES = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
+
 HOLDERS = "[...document.querySelectorAll(':has(h1)')]"
 
 
-def sideways(page: Page) -> list[int]:
-    """Return the widths at which the page scrolls sideways, when it is resized to one after the other.
+def sideways(page: Page) -> list[tuple[str, int]]:
+    """Return the colour schemes and widths at which the page scrolls sideways, changed to one after the other.
 
     Or any part of it that holds the heading: a theme may let its column scroll in place of the page.
     """
     found = []
-    for width in WIDTHS:
+    for scheme, width in product(SCHEMES, WIDTHS):
+        page.emulate_media(color_scheme=scheme)
+        page.evaluate(NEXT_FRAMES)  # in which the page hears of it
         page.set_viewport_size({"width": width, "height": 900})
         if page.evaluate(f"{HOLDERS}.some(part => part.scrollWidth > part.clientWidth)"):
-            found.append(width)
+            found.append((scheme, width))
     return found
 
 

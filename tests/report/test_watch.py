@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from shutil import copytree
 from threading import Thread
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import pytest
 from benchmarks.report_opening import DRAWN
@@ -93,15 +93,12 @@ def test_a_run_under_way_is_followed_and_others_join(browser: Browser, tmp_path:
         second.close()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_it_does_not_scroll_sideways(
-    browser: Browser, done: Path, tmp_path: Path, scheme: Literal["light", "dark"]
-) -> None:
+def test_it_does_not_scroll_sideways(browser: Browser, done: Path, tmp_path: Path) -> None:
     """Nor with a name of one long word, and a folder that cannot be read."""
     copytree(done, tmp_path / "runs" / ("a-name" * 20))
     copytree(done, tmp_path / "runs" / ("broken" * 20))
     (tmp_path / "runs" / ("broken" * 20) / "rounds.jsonl").write_text("")
-    with served(tmp_path) as place, faultless_page(browser, color_scheme=scheme) as page:
+    with served(tmp_path) as place, faultless_page(browser) as page:
         page.goto(place)
         page.wait_for_function(DRAWN)
         assert page.locator(".plotly-graph-div").count() > 0
