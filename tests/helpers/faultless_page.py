@@ -24,7 +24,7 @@ def sideways(page: Page) -> list[tuple[str, int]]:
 
     Or any part of it that holds the heading: a theme may let its column scroll in place of the page.
     """
-    found = []
+    found: list[tuple[str, int]] = []
     for scheme, width in product(SCHEMES, WIDTHS):
         page.emulate_media(color_scheme=scheme)
         page.evaluate(NEXT_FRAMES)  # in which the page hears of it
