@@ -7,7 +7,7 @@ FAST := $(wildcard $(addprefix tests/,test_architecture.py loss collapse core co
 # Wheels alone, whose digests the file names: no stranger's code runs while they are installed.
 HASHED := --disable-pip-version-check --quiet --require-hashes --only-binary :all: --no-deps --requirement
 
-.PHONY: help install demo check test lint types fast-tests tests test-deployment logged-deployment browser docs package coverage quotes format bench torture clean
+.PHONY: help install demo check test lint types fast-tests tests test-deployment logged-deployment browser slurm docs package coverage quotes format bench torture clean
 
 help:  ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -48,10 +48,11 @@ fast-tests: install  ## the laws of the numerical core
 fast-tests tests test-deployment: export OMP_NUM_THREADS := 1
 
 tests: install browser  ## the test suite, in parallel; all but the next
-	$(BIN)/pytest --ignore tests/flower
+	$(BIN)/pytest --ignore tests/flower --ignore tests/clusters
 
-test-deployment: install  ## federations on Flower, simulated and deployed; the longest first, which mostly waits
-	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder tests/flower/test_network.py tests/flower/test_*.py
+test-deployment: install slurm  ## federations on Flower, sweeps on Ray and Slurm; the longest first, which mostly waits
+	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder \
+		tests/flower/test_network.py tests/flower/test_*.py tests/clusters/test_*.py
 
 # It mostly waits, so `make test` runs it at the same time as the rest, and shows its output in one piece.
 logged-deployment: install
@@ -60,6 +61,9 @@ logged-deployment: install
 
 browser:  ## install Chromium, in which the tests open the report (Debian, as root); nothing if it is there
 	command -v chromium || { apt-get update && apt-get install --yes --no-install-recommends chromium; }
+
+slurm:  ## install Slurm, of which the tests start one of one node (Debian, as root); nothing if it is there
+	command -v slurmctld || { apt-get update && apt-get install --yes --no-install-recommends slurm-wlm munge; }
 
 docs: install  ## the documentation's site, in build/site/html: pages, gallery and reference (a few minutes)
 	$(BIN)/python docs/site/website.py
@@ -71,9 +75,9 @@ coverage: export SOURCES := $(CURDIR)/src/feddecorr
 # One test limits the size of files, which coverage's own meet.
 coverage: install browser  ## the whole suite again, counting lines and branches; lists what no test reaches (half an hour)
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest --ignore tests/flower \
+	$(BIN)/coverage run -m pytest --ignore tests/flower --ignore tests/clusters \
 		--deselect tests/torture/test_torture.py::test_a_limit_of_file_sizes_ends_a_run_with_what_helps
-	$(BIN)/coverage run -m pytest -n 3 --dist loadfile tests/flower
+	$(BIN)/coverage run -m pytest -n 3 --dist loadfile tests/flower tests/clusters
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage html --quiet
 	$(BIN)/coverage report

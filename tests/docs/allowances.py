@@ -22,6 +22,7 @@ ONLY_PARSED = {
     "feddecorr run method=scaffold regularizers=feddecorr rounds=20 engine=flower": "starts Ray, half a minute of the "
     "processor; tests/flower/test_endings.py starts this very command",
     "feddecorr flower proxy": "is a server in front of such; tests/flower/test_network.py starts the documented one",
+    "feddecorr sweep --on": "starts Ray, or needs a Slurm; tests/clusters does the same",
     "python -m benchmarks.conformance": "needs packages that are not installed with this one",
     "python -m benchmarks.flower": "starts Ray at least three times: a minute of the processor",
     "python -m benchmarks.flower_deployment": "takes at least four runs on SuperNodes",

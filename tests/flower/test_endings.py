@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import signal
-import subprocess
-import sys
-import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from uuid import uuid4
 
 import psutil
 import pytest
+from families import Start, check_nothing_left, starting
 from pages import ROOT, Page
 from small import digest, small, write_settings
 
@@ -25,88 +19,12 @@ from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import run
 from feddecorr.settings.flat import to_settings
 
-HELPERS = Path(__file__).parent.parent / "helpers"
-MARK = "FEDDECORR_TEST_MARK"
-
-
-class Started:
-    """A command, and all processes that come of it."""
-
-    def __init__(self, folder: Path, *words: object) -> None:
-        self.mark = uuid4().hex
-        self.temporary = Path(tempfile.mkdtemp(prefix="t"))  # short, for Ray's sockets
-        self.errors = folder / f"{self.mark}.txt"
-        with self.errors.open("wb") as errors:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "feddecorr", *map(str, words)],
-                env={
-                    **os.environ,
-                    MARK: self.mark,
-                    "TMPDIR": str(self.temporary),
-                    "PYTHONPATH": os.pathsep.join([str(HELPERS), *sys.path]),
-                },
-                cwd=folder,
-                stderr=errors,
-            )
-
-    def family(self) -> dict[int, str]:
-        """Return the processes that inherited the mark, and those that came of them, by their numbers."""
-        found = {each.pid: each for each in psutil.process_iter() if _environment(each).get(MARK) == self.mark}
-        for each in list(found.values()):
-            try:
-                found |= {child.pid: child for child in each.children(recursive=True)}
-            except psutil.NoSuchProcess:
-                continue
-        return {pid: name for pid, each in found.items() if (name := _name(each))}
-
-    def wait_for(self, condition: Callable[[], object]) -> None:
-        """Wait until something holds, as long as the command lives."""
-        while not condition():
-            assert self.process.poll() is None, self.errors.read_text()
-            time.sleep(0.5)
-
-
-def _environment(process: psutil.Process) -> dict[str, str]:
-    try:
-        return process.environ()
-    except (psutil.NoSuchProcess, psutil.AccessDenied):
-        return {}
-
-
-def _name(process: psutil.Process) -> str:
-    """Return its name; none for one that has ended."""
-    try:
-        return "" if process.status() == psutil.STATUS_ZOMBIE else process.name()
-    except psutil.NoSuchProcess:
-        return ""
-
-
-Start = Callable[..., Started]
-
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
     """Return what starts commands, which are ended at last."""
-    started: list[Started] = []
-
-    def start_one(*words: object) -> Started:
-        started.append(Started(tmp_path, *words))
-        return started[-1]
-
-    yield start_one
-    for each in started:
-        each.process.kill()
-        each.process.wait()
-        shutil.rmtree(each.temporary, ignore_errors=True)
-
-
-def check_nothing_left(command: Started, seen: set[int]) -> None:
-    """See that neither the family of a command nor anything in its temporary folder is there any more."""
-    deadline = time.monotonic() + 300  # of which it needs one second, unless others have the processors
-    while left := [*command.family().values(), *(path.name for path in command.temporary.iterdir())]:
-        assert time.monotonic() < deadline, left
-        time.sleep(0.5)
-    assert not [pid for pid in seen if psutil.pid_exists(pid) and _name(psutil.Process(pid))]
+    with starting(tmp_path) as start_one:
+        yield start_one
 
 
 def test_a_run_that_fails_and_one_that_is_interrupted(tmp_path: Path, start: Start) -> None:

@@ -15,7 +15,8 @@ from small import digest, result, simulate, small
 from feddecorr.config.experiment import Experiment
 from feddecorr.core.client_memory import Memories
 from feddecorr.errors import RunError
-from feddecorr.flower.engine import HOME, FlowerSimulation, start_simulation
+from feddecorr.flower.engine import FlowerSimulation, start_simulation
+from feddecorr.flower.payload import HOME
 from feddecorr.methods import METHODS
 from feddecorr.runs.pipeline import resume, run
 from feddecorr.server.federation import RunClients, Simulation

@@ -46,10 +46,10 @@ def arms(*varied: str, seeds: int = 1, rounds: int = 3) -> list[Arm]:
 LOGGED = 6
 
 
-def logged_arms(directory: Path) -> list[Arm]:
+def logged_arms(directory: Path, count: int = LOGGED) -> list[Arm]:
     """Return numbered runs that write down what they do."""
     logged = f"method=own_studies:Logged method.directory={directory} method.number="
-    return arms(*(f"{logged}{number}" for number in range(LOGGED)))
+    return arms(*(f"{logged}{number}" for number in range(count)))
 
 
 def do_logged_runs(directory: Path) -> None:

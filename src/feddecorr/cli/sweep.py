@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import shlex
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from feddecorr.cli.console import JsonOption, TrustOption, Words, print_json, print_table, print_text, say
+from feddecorr.cli.console import JsonOption, TrustOption, Words, print_json, print_result, print_table, print_text, say
 from feddecorr.cli.progress import follow_runs
 from feddecorr.config.overrides import said
 from feddecorr.core.trust import Trust
@@ -19,6 +21,7 @@ from feddecorr.errors import RunError, UserError
 if TYPE_CHECKING:
     from feddecorr.results.study import Arm, Finding, Result, Study
     from feddecorr.results.summary import Summary
+    from feddecorr.sweeps.executor import Executor
     from feddecorr.sweeps.jobs import Job, RunShard
     from feddecorr.sweeps.status import FailedRun
 
@@ -36,7 +39,39 @@ ShardOption = Annotated[
         "changes, whatever is added.",
     ),
 ]
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="List the runs and their progress; run nothing.")]
+ENGINES = "Where the runs are done"
+OnOption = Annotated[
+    str,
+    typer.Option(
+        rich_help_panel=ENGINES,
+        help="local; ray (the cluster in RAY_ADDRESS, or else one of this machine's cores), or its address, such as "
+        "ray://head:10001; slurm, a job array on a shared folder.",
+    ),
+]
+MemoryOption = Annotated[
+    str | None,
+    typer.Option(metavar="SIZE", rich_help_panel=ENGINES, help="What a run needs, such as 4G: Ray, Slurm."),
+]
+GpusOption = Annotated[
+    float | None,
+    typer.Option(min=0, rich_help_panel=ENGINES, help="Share of a card that a run needs, such as 0.25: Ray."),
+]
+TimeOption = Annotated[
+    str | None, typer.Option(rich_help_panel=ENGINES, help="Limit of a task, such as 4:00:00: Slurm.")
+]
+GresOption = Annotated[
+    str | None, typer.Option(rich_help_panel=ENGINES, help="What a task needs besides, such as gpu:1: Slurm.")
+]
+PartitionOption = Annotated[str | None, typer.Option(rich_help_panel=ENGINES, help="Partition: Slurm.")]
+AccountOption = Annotated[str | None, typer.Option(rich_help_panel=ENGINES, help="Account: Slurm.")]
+TasksOption = Annotated[
+    int | None,
+    typer.Option(min=1, rich_help_panel=ENGINES, help="Tasks that share the runs; one for each by default: Slurm."),
+]
+DryRunOption = Annotated[
+    bool,
+    typer.Option("--dry-run", help="List the runs and their progress, or print the script for Slurm; run nothing."),
+]
 
 
 @dataclass(frozen=True)
@@ -113,11 +148,36 @@ def fetching(name: str) -> str:
     return f"'feddecorr data get {name}'"
 
 
-def estimate(study_plan: StudyPlan, *, json: bool) -> None:
-    """List the runs and their progress."""
+SIZE = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+
+def read_size(word: str) -> int:
+    """Return the bytes that a word such as 4G or 512M says."""
+    found = re.fullmatch(r"(\d{1,15})([KMGT]?)B?", word.upper(), re.ASCII)
+    if not found:
+        raise UserError(f"--memory {word}: expected a size such as 4G or 512M")
+    return int(found[1]) * SIZE[found[2]]
+
+
+def choose_place(on: str, out: Path, **options: Any) -> Executor:
+    """Return what does the runs; `options` are those of the command line that only some can use."""
+    from feddecorr.sweeps.executors import choose_executor
+    from feddecorr.sweeps.on_slurm import command_of_tasks
+
+    given = {**options, "memory": read_size(options["memory"]) if options["memory"] else None}
+    if on == "slurm":
+        given |= {"command": command_of_tasks(sys.argv[1:]), "out": out}
+    return choose_executor(on, given)
+
+
+def estimate(study_plan: StudyPlan, executor: Executor, *, json: bool) -> None:
+    """List the runs and their progress, or print the script that would do them."""
     from feddecorr.settings.flat import command
 
     _, found = study_plan.jobs()
+    if script := executor.script([job for job in found if not job.look()]):
+        print_result(script.rstrip("\n"), {"script": script}, json=json)
+        return
     name_missing(missing_data(found))
     done = sum(job.look() for job in found)
     images = [job.images() for job in found]
@@ -144,11 +204,10 @@ def estimate(study_plan: StudyPlan, *, json: bool) -> None:
     say("how long one of them takes: its command (--json has them) with --dry-run")
 
 
-def execute(study_plan: StudyPlan, *, jobs: int | None, json: bool) -> None:
+def execute(study_plan: StudyPlan, executor: Executor, *, json: bool) -> None:
     """Run everything, write all tables and figures, and then say what failed."""
     from feddecorr.results.study import PlannedRun, write_plan
     from feddecorr.sweeps.jobs import results_of
-    from feddecorr.sweeps.runner import run_jobs
 
     planned, own = study_plan.jobs()
     _refuse_without_data(own)
@@ -158,7 +217,7 @@ def execute(study_plan: StudyPlan, *, jobs: int | None, json: bool) -> None:
     title = study_plan.studies[0].name if len(study_plan.studies) == 1 else f"{len(study_plan.studies)} studies"
     try:
         with follow_runs(title) as tell:
-            failures = run_jobs(own, jobs=jobs, tell=tell)
+            failures = executor.run(own, tell)
     except KeyboardInterrupt:
         say("All finished rounds are kept: the same command continues.")
         raise
@@ -250,6 +309,14 @@ def sweep(  # noqa: PLR0913, PLR0917 - an argument for each option
     out: Annotated[Path | None, typer.Option(help="Directory of runs and results; by default in sweeps/.")] = None,
     known: KnownOption = None,
     shard: ShardOption = None,
+    on: OnOption = "local",
+    memory: MemoryOption = None,
+    gpus: GpusOption = None,
+    time: TimeOption = None,
+    gres: GresOption = None,
+    partition: PartitionOption = None,
+    account: AccountOption = None,
+    tasks: TasksOption = None,
     dry_run: DryRunOption = False,
     trust: TrustOption = False,
     json: JsonOption = False,
@@ -267,8 +334,14 @@ def sweep(  # noqa: PLR0913, PLR0917 - an argument for each option
         feddecorr sweep experiment.toml --shard 1/2 --out here
 
         feddecorr records here there -o both.jsonl
+
+    On a cluster:
+
+        feddecorr sweep experiment.toml --on ray://head:10001
+
+        feddecorr sweep experiment.toml --on slurm --time 4:00:00 --partition short --tasks 20
     """
-    if not dry_run:
+    if on == "local" and not dry_run:
         warm_up_processes()
     from feddecorr.results.summary import read_summaries
     from feddecorr.settings.short_keys import read_settings
@@ -294,7 +367,9 @@ def sweep(  # noqa: PLR0913, PLR0917 - an argument for each option
         read_summaries(known or []),
         shard=RunShard.parse(shard) if shard else None,
     )
+    asked = {"gpus": gpus, "time": time, "gres": gres, "partition": partition, "account": account, "tasks": tasks}
+    executor = choose_place(on, study_plan.out, jobs=jobs, memory=memory, **asked)
     if dry_run:
-        estimate(study_plan, json=json)
+        estimate(study_plan, executor, json=json)
     else:
-        execute(study_plan, jobs=jobs, json=json)
+        execute(study_plan, executor, json=json)

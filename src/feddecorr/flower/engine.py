@@ -7,16 +7,10 @@ in which Flower's ServerApp drives Ray. They exchange bytes, so neither Flower n
 from __future__ import annotations
 
 import json
-import os
-import socket
-import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from importlib.util import find_spec
-from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import NoReturn
 
 from pydantic import Field, PositiveFloat, PositiveInt
@@ -26,8 +20,8 @@ from feddecorr.core.client_memory import Memories
 from feddecorr.core.files import save_tensors, write_json
 from feddecorr.core.messages import Broadcast, Failure, Update, from_bytes, to_bytes
 from feddecorr.core.randomness import parallel_jobs
-from feddecorr.core.trust import VARIABLE, own_modules_found
 from feddecorr.engines.engine import Engine
+from feddecorr.engines.supervised import Supervised, supervised
 from feddecorr.errors import RunError, UserError
 from feddecorr.server.federation import RunClients
 from feddecorr.training.shards import Shards
@@ -41,16 +35,8 @@ HOME = "FEDDECORR_SIMULATION"
 SHARDS = "shards.safetensors"
 """The file with all clients' images, in the folder of the simulation."""
 
-SUPERVISOR = Path(__file__).with_name("supervisor.py")
-
 SIMULATION_APP = "feddecorr.flower.simulation_app"
 """The module that the supervisor runs."""
-
-MAX_PATH = 40
-"""Length of the folder's path: Ray's sockets lie deep in it, and a socket's path has at most 107 characters."""
-
-LOG_LINES = 30
-"""Lines of each of Flower's logs that are shown when it fails."""
 
 KINDS: dict[str, type[Update] | type[Failure]] = {"update": Update, "failure": Failure}
 """The replies to a broadcast, by their kind."""
@@ -62,6 +48,9 @@ class Flower(Engine):
     batches_clients = False
 
     workers: PositiveInt | None = Field(None, description="Ray actors; by default cores over training.threads")
+    address: str = Field(
+        "", description="cluster of Ray to join, such as 10.0.0.1:6379 or auto; by default one starts on this machine"
+    )
     wait: PositiveFloat = Field(600.0, description="seconds to wait for clients whose SuperNodes are not connected")
     timeout: PositiveFloat = Field(
         3600.0,
@@ -81,7 +70,8 @@ class Flower(Engine):
     @contextmanager
     def open(self, task: Task, shards: Shards, memories: Memories) -> Iterator[RunClients]:
         """Start Flower's simulation."""
-        with start_simulation(shards, self.parallel_jobs(task.experiment.training.threads)) as simulation:
+        workers = self.parallel_jobs(task.experiment.training.threads)
+        with start_simulation(shards, workers, self.address) as simulation:
             yield simulation.run_clients(task, memories)
 
     def parallel_jobs(self, threads: int) -> int:
@@ -90,56 +80,32 @@ class Flower(Engine):
 
 
 @contextmanager
-def start_simulation(shards: Shards, workers: int) -> Iterator[FlowerSimulation]:
-    """Start Flower's simulation with a node for each client, in its own folder; leaving the context ends all of it."""
-    ours, theirs = socket.socketpair()
-    with own_modules_found():
-        search_path = os.pathsep.join(path or str(Path.cwd()) for path in sys.path)
-    process = subprocess.Popen(  # noqa: S603 - our own
-        [sys.executable, "-P", str(SUPERVISOR), SIMULATION_APP, str(theirs.fileno())],
-        pass_fds=[theirs.fileno()],
-        env={
-            **os.environ,
-            "PYTHONPATH": search_path,
-            VARIABLE: "*",  # the user of a simulation has named all of its code
-        },
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        start_new_session=True,  # an interrupt at the terminal reaches only the run
-    )
-    theirs.close()
-    assert process.stdin is not None  # noqa: S101 - it is a pipe
-    assert process.stdout is not None  # noqa: S101 - it is a pipe
-    connection = Connection(ours.detach())
-    try:
-        home = Path(process.stdout.readline().rstrip("\n"))  # which the supervisor created, and will remove
-        if len(str(home)) > MAX_PATH:
-            raise UserError(f"Ray needs a shorter folder for temporary files than {home.parent}: set TMPDIR")
+def start_simulation(shards: Shards, workers: int, address: str = "") -> Iterator[FlowerSimulation]:
+    """Start Flower's simulation with a node for each client, in its own folder; leaving the context ends all of it.
+
+    On a cluster, its actors are as many as there are cores, and need that folder, too.
+    """
+    with supervised(SIMULATION_APP, cluster=bool(address)) as process:
         images = {"pixels": shards.images.pixels, "labels": shards.images.labels}
-        save_tensors(home / SHARDS, {**images, "order": shards.order, "bounds": shards.bounds})
-        write_json(home / "federation.json", {"clients": len(shards), "workers": min(workers, len(shards))})
-        process.stdin.write("\n")  # the supervisor may start the simulation
-        process.stdin.flush()
-        yield FlowerSimulation(connection, home)
-    finally:
-        connection.close()
-        process.communicate()  # closes its standard input, on which the supervisor ends everything and exits
+        save_tensors(process.home / SHARDS, {**images, "order": shards.order, "bounds": shards.bounds})
+        federation = {"clients": len(shards), "workers": min(workers, len(shards)), "address": address}
+        write_json(process.home / "federation.json", federation)
+        process.start()
+        yield FlowerSimulation(process)
 
 
-def _fail(home: Path) -> NoReturn:
+def _fail(process: Supervised) -> NoReturn:
     """Report an unexpected end, with Flower's own logs."""
-    logs = [file.read_text(errors="replace").splitlines()[-LOG_LINES:] for file in sorted(home.glob("*.log"))]
-    lines = "\n".join(["Flower's log ends with:", *(line for log in logs for line in log)])
+    lines = f"Flower's log ends with:\n{process.logs()}"
     raise RunError("Flower's simulation ended before the run did") from RuntimeError(lines)
 
 
 class FlowerSimulation:
     """The connection to a simulation; it serves one task after another on the same split."""
 
-    def __init__(self, connection: Connection, home: Path) -> None:
-        self._connection = connection
-        self.home = home
+    def __init__(self, process: Supervised) -> None:
+        self._process = process
+        self._connection, self.home = process.connection, process.home
         self._pending = 0  # replies that are still to come
         self._receive()  # all nodes are ready
 
@@ -158,7 +124,7 @@ class FlowerSimulation:
             self._connection.send_bytes(json.dumps(request).encode())
             self._connection.send_bytes(to_bytes(broadcast))
         except OSError:
-            _fail(self.home)
+            _fail(self._process)
         self._pending = len(clients)
         yield from in_order((self._next_answer(number) for _ in clients), clients)
 
@@ -173,7 +139,7 @@ class FlowerSimulation:
         try:
             return self._connection.recv_bytes()
         except (EOFError, OSError):
-            _fail(self.home)
+            _fail(self._process)
 
 
 def in_order(answers: Iterator[Update | Failure], clients: Sequence[int]) -> Iterator[Update | Failure]:

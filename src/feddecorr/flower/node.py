@@ -28,8 +28,8 @@ from feddecorr.data.dataset import Data, Images, PixelSums
 from feddecorr.engines.processes import keep_freed_memory
 from feddecorr.errors import UserError
 from feddecorr.flower.data_summary import DataSummary, relabelled
-from feddecorr.flower.engine import HOME, SHARDS
-from feddecorr.flower.payload import Payload
+from feddecorr.flower.engine import SHARDS
+from feddecorr.flower.payload import HOME, Payload
 from feddecorr.server.federation import Simulation
 from feddecorr.training.client import METHOD, Client
 from feddecorr.training.shards import Shard, Shards
@@ -144,6 +144,8 @@ class SimulatedNode(Node):
 @lru_cache(maxsize=1)
 def _shards(path: Path) -> Shards:
     """Return all clients' shards as views of the file, whose memory the processes of this machine share."""
+    if not path.exists():
+        raise UserError(f"{path} is not on this machine: hosts of a cluster need a common folder, set TMPDIR to one")
     tensors = load_tensors(path)
     return Shards(Images(tensors["pixels"], tensors["labels"]), tensors["order"], tensors["bounds"])
 

@@ -12,6 +12,9 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
 from feddecorr.errors import UserError
 
+HOME = "FEDDECORR_SIMULATION"
+"""The environment variable by which the nodes of a simulation know its folder."""
+
 CONTENT, CONFIG, BYTES = "feddecorr.content", "feddecorr.config", "bytes"
 
 

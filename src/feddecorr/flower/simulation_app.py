@@ -14,14 +14,19 @@ import time
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 from flwr.app import Context, MessageType
 from flwr.serverapp import Grid, ServerApp
 from flwr.simulation import run_simulation
 
+from feddecorr.core.trust import VARIABLE
 from feddecorr.flower import client_app
 from feddecorr.flower.exchange import Exchange
-from feddecorr.flower.payload import Payload, pack, reply_limit, to_arrays
+from feddecorr.flower.payload import HOME, Payload, pack, reply_limit, to_arrays
+
+INHERITED = (HOME, VARIABLE, "PYTHONPATH")
+"""What actors know of this process: the folder of the simulation, and where code is found."""
 
 POLL_INTERVAL = 0.01
 """Seconds between two polls of the grid, which is cheap in a simulation."""
@@ -46,10 +51,20 @@ def main(home: Path, descriptor: int) -> None:
         client_app.app,
         federation["clients"],
         backend_config={
-            "init_args": {"num_cpus": federation["workers"], "include_dashboard": False},
+            "init_args": _join(federation["address"]) if federation["address"] else _start(federation["workers"]),
             "client_resources": {"num_cpus": 1, "max_restarts": -1, "max_task_retries": RETRIES},
         },
     )
+
+
+def _start(workers: int) -> dict[str, Any]:
+    """Return how Ray starts on this machine."""
+    return {"num_cpus": workers, "include_dashboard": False}
+
+
+def _join(address: str) -> dict[str, Any]:
+    """Return how a cluster is joined, whose actors inherit nothing from here."""
+    return {"address": address, "runtime_env": {"env_vars": {name: os.environ[name] for name in INHERITED}}}
 
 
 def _serve(run: Connection, grid: Grid, clients: int) -> None:

@@ -14,13 +14,15 @@ import os
 import signal
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from threading import Thread
 from typing import Any
+
+from pydantic import Field, PositiveInt
 
 from feddecorr.config.experiment import Experiment
 from feddecorr.core.trust import own_modules_found
@@ -32,6 +34,7 @@ from feddecorr.results.study import Arm
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import ensure
 from feddecorr.settings.options import RunOptions
+from feddecorr.sweeps.executor import Executor
 from feddecorr.sweeps.jobs import Job, plan
 from feddecorr.sweeps.status import (
     POOL_PAYS,
@@ -110,11 +113,16 @@ def work(connection: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process handles interrupts
     Thread(target=_end_with_parent, daemon=True).start()
     keep_freed_memory()
+
+    def after_round(number: int) -> bool:
+        connection.send(Passed(number, peak_memory()))
+        return not connection.poll()
+
     while True:
         try:
             order = connection.recv()
             if order is not None:  # a pause that came too late
-                connection.send(_do_run(connection, *order))
+                connection.send(do_run(*order, after_round=after_round))
         except (EOFError, OSError):
             return
 
@@ -126,16 +134,17 @@ def _end_with_parent() -> None:
         os._exit(0)
 
 
-def _do_run(connection: Connection, experiment: Experiment, options: RunOptions, path: Path) -> Ended | Failed:
-    """Do the run; whatever goes wrong with it is an answer, and the process goes on."""
+def do_run(
+    experiment: Experiment, options: RunOptions, path: Path, *, after_round: Callable[[int], bool]
+) -> Ended | Failed:
+    """Do the run; whatever goes wrong with it is an answer. After each round it is asked whether to go on."""
     refusal = ""
     for _ in range(ATTEMPTS):
         try:
             with closing(ensure(experiment, options, path)) as records:
                 for record in records:
-                    connection.send(Passed(record.round, peak_memory()))
-                    if connection.poll():
-                        return Ended()
+                    if not after_round(record.round):
+                        break
             return Ended()
         except UserError as error:
             if RunDirectory(path).is_held():
@@ -164,20 +173,26 @@ def run_all(
     What is done is not touched, what is begun continues. `jobs` is the number of cores to use. Runs that another
     process is doing are left to it and waited for.
     """
-    return run_jobs(plan(arms, store), jobs=jobs, tell=tell)
+    return Local(jobs=jobs).run(plan(arms, store), tell or (lambda _: None))
 
 
-def run_jobs(planned: Sequence[Job], *, jobs: int | None = None, tell: Tell | None = None) -> dict[str, FailedRun]:
-    """Do planned runs."""
-    runner = Runner(planned, jobs or _available_cores(), tell or (lambda _: None))
-    try:
-        runner.run()
-    finally:
-        runner.end()
-    return runner.failures
+class Local(Executor):
+    """Processes of this machine."""
+
+    jobs: PositiveInt | None = Field(None, description="cores to use; all by default")
+
+    def run(self, jobs: Sequence[Job], tell: Tell) -> dict[str, FailedRun]:
+        """Do the runs; those that another process is doing are left to it and waited for."""
+        runner = Runner(jobs, self.jobs or available_cores(), tell)
+        try:
+            runner.run()
+        finally:
+            runner.end()
+        return runner.failures
 
 
-def _available_cores() -> int:
+def available_cores() -> int:
+    """Return how many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

@@ -82,10 +82,10 @@ class Pace:
         """Whether any round was learnt."""
         return bool(self._passes)
 
-    def learn(self, job: Job, core_seconds: float) -> None:
-        """Take note of a round: its seconds, times the processes that trained."""
+    def learn(self, job: Job, core_seconds: float, rounds: int = 1) -> None:
+        """Take note of rounds: their seconds, times the processes that trained."""
         for kind in (_kind(job), ""):
-            self._passes[kind] += _passes_per_round(job)
+            self._passes[kind] += rounds * _passes_per_round(job)
             self._seconds[kind] += core_seconds
 
     def seconds(self, job: Job) -> float:
@@ -143,7 +143,7 @@ def peak_memory(status: Path = STATUS) -> int:
 def _read(file: Path, name: str = "") -> int | None:
     """Return the number after a name at the beginning of a line; None where there is none, or no such file."""
     try:
-        found = re.search(rf"^{name}\s*(\d+)", file.read_text(), re.MULTILINE)
+        found = re.search(rf"^{name}\s*(\d+)", file.read_text(errors="replace"), re.MULTILINE)
     except OSError:
         return None
     return int(found[1]) if found else None

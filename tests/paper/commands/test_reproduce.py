@@ -235,7 +235,7 @@ def test_an_interrupt_keeps_what_is_done_and_says_so(
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(runner, "run_jobs", interrupted)
+    monkeypatch.setattr(runner.Local, "run", interrupted)
     outcome = feddecorr(*OWN, "--out", tmp_path)
     assert outcome.code == 130
     assert "the same command continues" in outcome.err

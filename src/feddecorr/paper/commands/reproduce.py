@@ -11,12 +11,21 @@ import typer
 from feddecorr.cli.console import JsonOption, print_json, print_table, say
 from feddecorr.cli.progress import duration
 from feddecorr.cli.sweep import (
+    AccountOption,
     DryRunOption,
+    GpusOption,
+    GresOption,
     JobsOption,
     KnownOption,
+    MemoryOption,
+    OnOption,
+    PartitionOption,
     SeedsOption,
     ShardOption,
     StudyPlan,
+    TasksOption,
+    TimeOption,
+    choose_place,
     estimate,
     execute,
     missing_data,
@@ -48,6 +57,14 @@ def reproduce(  # noqa: PLR0913, PLR0917 - an argument for each option
     ] = None,
     known: KnownOption = None,
     shard: ShardOption = None,
+    on: OnOption = "local",
+    memory: MemoryOption = None,
+    gpus: GpusOption = None,
+    time: TimeOption = None,
+    gres: GresOption = None,
+    partition: PartitionOption = None,
+    account: AccountOption = None,
+    tasks: TasksOption = None,
     list_all: Annotated[
         bool, typer.Option("--list", help="List all studies and their runs; with --known, also the recorded times.")
     ] = False,
@@ -70,8 +87,10 @@ def reproduce(  # noqa: PLR0913, PLR0917 - an argument for each option
         feddecorr reproduce NAME --known results/NAME.jsonl --seeds 5
 
         feddecorr reproduce NAME --shard 2/10
+
+        feddecorr reproduce NAME --on ray://head:10001
     """
-    if not (list_all or dry_run or records):
+    if on == "local" and not (list_all or dry_run or records):
         warm_up_processes()
     from feddecorr.paper.scales import find_scale  # noqa: PLC0415 - PyTorch is loaded when it is needed
     from feddecorr.paper.studies import ALL, find_studies  # noqa: PLC0415
@@ -96,12 +115,15 @@ def reproduce(  # noqa: PLR0913, PLR0917 - an argument for each option
     if list_all:
         _list(study_plan, json=json)
         return
-    if dry_run:
-        estimate(study_plan, json=json)
-    elif records:
+    if records and not dry_run:
         redraw(study_plan, json=json)
+        return
+    asked = {"gpus": gpus, "time": time, "gres": gres, "partition": partition, "account": account, "tasks": tasks}
+    executor = choose_place(on, store, jobs=jobs, memory=memory, **asked)
+    if dry_run:
+        estimate(study_plan, executor, json=json)
     else:
-        execute(study_plan, jobs=jobs, json=json)
+        execute(study_plan, executor, json=json)
 
 
 def _list(study_plan: StudyPlan, *, json: bool) -> None:
