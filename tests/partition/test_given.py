@@ -46,7 +46,7 @@ def test_workers_train_on_the_same_examples() -> None:
 
 def test_data_without_owners_and_another_number_of_clients_are_refused() -> None:
     labels = np.arange(6) % 2
-    with pytest.raises(UserError, match="do not say whose an example is"):
+    with pytest.raises(UserError, match="do not assign examples to clients"):
         Given().split(labels, clients=2, seed=0)
     with pytest.raises(UserError, match="are those of 3 clients: set clients=3"):
         Given().split(labels, clients=2, seed=0, owners=np.arange(6) % 3)
