@@ -77,7 +77,7 @@ class Remembering(Method):
 
         return {"pull": pull}
 
-    def expected_extra(self, server: Server) -> State:
+    def expected_extra(self, server: Server, info: RoundInfo) -> State:
         """Announce the count."""
         return {"count": torch.zeros(())}
 
@@ -119,7 +119,7 @@ class Cubing(Method):
 class Drawing(Method):
     """Sends and remembers a random number, drawn when training has ended."""
 
-    def expected_extra(self, server: Server) -> State:
+    def expected_extra(self, server: Server, info: RoundInfo) -> State:
         """Announce the number."""
         return {"drawn": torch.zeros(())}
 

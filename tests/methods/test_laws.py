@@ -45,6 +45,8 @@ NEUTRAL = {
     "fedrcl": "weight=0",
     "fedbabu": "head_from=1",
     "fedlesam": "rho=0",
+    "fedmr": "intra=0 inter=0",
+    "ccvr": "calibration_round=100",
 }
 """The options that make a method FedAvg, where it has such."""
 
@@ -78,6 +80,7 @@ def test_engines_agree_and_runs_can_be_interrupted(
 ) -> None:
     """A run that begins in one engine and goes on in the other ends in the bits of a straight one."""
     words = [f"method={name}", f"regularizers={regularizer}", *statistics.split(), "participation=0.75", "rounds=2"]
+    words += ["method.calibration_round=2"] * (name == "ccvr")  # FedAvg before
     engines = {"serial": small(*words), "pool": small(*words, "engine=pool", "engine.workers=2")}
     expected = result(run(*engines["serial"]))
     assert len({bits for _, bits in expected}) == 2  # every round moves the model
@@ -259,7 +262,7 @@ def test_every_term_reaches_the_parameters(name: str) -> None:
     method, context, batch = second_round(name)
     terms = combine({"cross_entropy": cross_entropy}, method.terms(context))
     stream = torch.Generator().manual_seed(0)
-    parameters = list(context.model.parameters())
+    parameters = context.trainable
     directions = [1e-6 * torch.randn(p.shape, generator=stream, dtype=p.dtype) for p in parameters]
     for term in terms.values():
         gradients = torch.autograd.grad(term(look(context, batch)), parameters, materialize_grads=True)

@@ -29,6 +29,7 @@ PART = "training.trainable=features.3.*,features.4.*,classifier.*"
 LORA = ("training.adapter=lora", "training.adapter.rank=2", "training.adapter.layers=features.3")
 A, B = (f"features.3.parametrizations.weight.0.lora_{factor}" for factor in "ab")
 HEAD = {"classifier.weight", "classifier.bias"}
+HEADS = {"etf": {"classifier.scale"}, "prototypes": {"classifier.weight", "classifier.scale"}}
 WAYS = {
     (PART,): {"features.3.weight", "features.4.weight", "features.4.bias"} | HEAD,
     LORA: {A, B} | HEAD,
@@ -58,9 +59,9 @@ def test_any_method_with_any_regularizer_sees_only_what_is_trained(
     assert len({bits for _, bits in expected}) == 2
     server = RunDirectory.open(tmp_path / "run").load_server(simulate(*words).federation.start())
     assert server is not None
-    simplex = experiment.model.head == "etf"
-    assert server.weights.keys() == (WAYS[way] - HEAD | {"classifier.scale"} if simplex else WAYS[way])
-    assert all(part.startswith(("features.4.", *["classifier."] * simplex)) for part in server.buffers)
+    head = experiment.model.head
+    assert server.weights.keys() == WAYS[way] - HEAD | HEADS.get(head, HEAD)
+    assert all(part.startswith(("features.4.", *["classifier."] * (head == "etf"))) for part in server.buffers)
     frozen = ("features.0", "features.1")
     for part in (server.shared, server.memory):
         assert not [tensor for tensor in part if tensor.split("/")[-1].startswith(frozen)]

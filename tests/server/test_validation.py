@@ -176,7 +176,7 @@ def test_the_largest_updates_that_count_leave_every_server_finite(name: str) -> 
     sizes = federation.roster.sizes
 
     def largest(broadcast: Broadcast, clients: Sequence[int]) -> Iterator[Update]:
-        extra = experiment.method.expected_extra(federation.start())
+        extra = experiment.method.expected_extra(federation.start(), federation.info(broadcast.round))
         for client in clients:
             sign = -1 if broadcast.round > 3 and (client + broadcast.round) % 2 else 1
 

@@ -50,7 +50,13 @@ def single(state: State) -> State:
 
 
 def clients() -> list[Update]:
-    return [replace(update, weights=single(update.weights), extra=single(update.weights)) for update in draw()]
+    """Return what they send, and as extra what any method takes: a tensor for each weight, and class means."""
+    found = []
+    for update in draw():
+        weights = single(update.weights)
+        extra = {**weights, "means": weights["w"], "counts": weights["w"][:, 0].clone()}
+        found.append(replace(update, weights=weights, extra=extra))
+    return found
 
 
 def spoiled(update: Update, how: str, value: float) -> Update:
@@ -72,7 +78,7 @@ def mean(updates: Sequence[Update], section: str = "weights") -> Tensor:
 
 def moved(rule: Transform, updates: Sequence[Update], method: str, order: Sequence[int] | None = None) -> Server:
     """Return the server after two rounds of these updates, by way of the rule."""
-    info, chosen = RoundInfo(1, 0, SIZES), METHODS.parse({"name": method})
+    info, chosen = RoundInfo(1, 0, SIZES, classifier="w"), METHODS.parse({"name": method})
     server = chosen.start(Server(single(START), {}), info)
     for _ in range(2):
         broadcast = Broadcast(1, server.weights, {}, server.shared)

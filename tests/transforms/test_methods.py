@@ -17,6 +17,7 @@ import torch
 from sent_updates import flat
 from small import small
 from torch import Tensor
+from torch.nn.functional import normalize
 
 from feddecorr.config.experiment import Experiment
 from feddecorr.core.client_memory import Memories
@@ -47,7 +48,7 @@ TRANSFORMS = {
 TOLERANCE = {"geometric_median": 2e-3}
 """Where the package goes on until it is near enough; elsewhere it is rounding alone."""
 
-NEEDS_EXTRA = {"scaffold", "fedmuon"}
+NEEDS_EXTRA = {"scaffold", "fedmuon", "fedmr", "fednh"}
 CLIENTS = 6
 
 
@@ -217,6 +218,32 @@ def fedmuon(known: Known, sent: list[Sent], examples: float) -> tuple[Tensor, Te
     return known.weights + moved, known.shared + sum(e.examples * e.extra for e in sent) / examples
 
 
+def class_table(known: Known, sent: list[Sent]) -> tuple[Tensor, Tensor]:
+    """Return the mean of each class over everybody's samples of it, and how many there are."""
+    classes, width = next(shape for shape in reversed(known.shapes) if len(shape) == 2)
+    counts = torch.stack([e.extra[-classes:].clamp(0, e.examples) for e in sent])
+    means = torch.stack([e.extra[:-classes].view(classes, width) for e in sent])
+    total = counts.sum(0)
+    return (counts.unsqueeze(2) * means).sum(0) / total.clamp(min=1e-12).unsqueeze(1), total
+
+
+def fedmr(known: Known, sent: list[Sent], _: float) -> tuple[Tensor, Tensor]:
+    means, total = class_table(known, sent)
+    old, before = known.shared[: means.numel()].view(means.shape), known.shared[means.numel() :]
+    kept = torch.where((total > 0).unsqueeze(1), means, old), torch.where(total > 0, total, before)
+    return mean(sent, lambda e: e.weights), torch.cat([each.flatten() for each in kept])
+
+
+def fednh(known: Known, sent: list[Sent], _: float) -> tuple[Tensor, Tensor]:
+    means, total = class_table(known, sent)
+    place = max(place for place, shape in enumerate(known.shapes) if len(shape) == 2)
+    parts = mean(sent, lambda e: e.weights).split([shape.numel() for shape in known.shapes])
+    old = known.weights.split([shape.numel() for shape in known.shapes])[place].view(means.shape)
+    moved = normalize(0.9 * old + 0.1 * normalize(means))
+    rows = torch.where((total > 0).unsqueeze(1), moved, old).flatten()
+    return torch.cat([*parts[:place], rows, *parts[place + 1 :]]), torch.zeros(0)
+
+
 SERVERS: dict[str, Callable[[Known, list[Sent], float], tuple[Tensor, Tensor]]] = {
     "fedavgm": fedavgm,
     "fedacg": fedacg,
@@ -225,6 +252,8 @@ SERVERS: dict[str, Callable[[Known, list[Sent], float], tuple[Tensor, Tensor]]] 
     "feddyn": feddyn,
     "scaffold": scaffold,
     "fedmuon": fedmuon,
+    "fedmr": fedmr,
+    "fednh": fednh,
     "fedadagrad": adaptive(lambda v, square: v + square, 0.0),
     "fedadam": adaptive(lambda v, square: 0.99 * v + 0.01 * square, 0.9),
     "fedyogi": adaptive(lambda v, square: v - 0.01 * square * (v - square).sign(), 0.9),

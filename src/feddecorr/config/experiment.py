@@ -177,7 +177,12 @@ class Experiment(Config):
 
     def fixes_statistics(self, number: int) -> bool:
         """Return whether clients of that round normalize by the statistics that the server sends, and keep them."""
-        return self.fix_after is not None and number > self.fix_after
+        fixed = self.fix_after is not None and number > self.fix_after
+        return fixed or self.method.trains(number) == "nothing"
+
+    def rate_of(self, number: int) -> float:
+        """Return the learning rate of a round, 0 where the method trains nothing."""
+        return 0.0 if self.method.trains(number) == "nothing" else self.training.rate(number)
 
     def pinned(self, sha256: str | None = None) -> Experiment:
         """Return the experiment with your own data and weights pinned by their digests.

@@ -109,13 +109,15 @@ class Failure:
 class RoundInfo:
     """What the server's hooks are given: the round, the run's seed, and every client's number of examples.
 
-    Before the first round, `round` is 0. `rate` is the share of the clients that a round draws, perhaps on average.
+    Before the first round, `round` is 0. `rate` is the share of the clients that a round samples, perhaps on average.
+    `classifier` is the name of the classifier's weights, which are of shape (classes, width).
     """
 
     round: int
     seed: int
     sizes: NDArray[np.int64]
     rate: float = 1.0
+    classifier: str = ""
 
     @property
     def cohort(self) -> int:

@@ -2,6 +2,7 @@
 
 from feddecorr.core.registry import Registry
 from feddecorr.methods.adaptive import FedAdagrad, FedAdam, FedYogi
+from feddecorr.methods.ccvr import CCVR
 from feddecorr.methods.fedacg import FedACG
 from feddecorr.methods.fedavg import FedAvg
 from feddecorr.methods.fedavgm import FedAvgM
@@ -13,7 +14,9 @@ from feddecorr.methods.fedexp import FedExP
 from feddecorr.methods.fedgela import FedGELA
 from feddecorr.methods.fedlc import FedLC
 from feddecorr.methods.fedlesam import FedLESAM
+from feddecorr.methods.fedmr import FedMR
 from feddecorr.methods.fedmuon import FedMuon
+from feddecorr.methods.fednh import FedNH
 from feddecorr.methods.fednova import FedNova
 from feddecorr.methods.fedntd import FedNTD
 from feddecorr.methods.fedprox import FedProx
@@ -58,6 +61,9 @@ METHODS = Registry(
         "fedetf": FedETF,
         "fedgela": FedGELA,
         "fedvls": FedVLS,
+        "fedmr": FedMR,
+        "fednh": FedNH,
+        "ccvr": CCVR,
     },
 )
 

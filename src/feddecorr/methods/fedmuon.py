@@ -57,7 +57,7 @@ class FedMuon(Method):
         known = context.memory
         return {name: each - known[name] if known else each for name, each in variate.items()}, variate
 
-    def expected_extra(self, server: Server) -> State:
+    def expected_extra(self, server: Server, info: RoundInfo) -> State:
         """Expect a change for each weight."""
         return server.shared
 

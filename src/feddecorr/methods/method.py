@@ -6,13 +6,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import ClassVar, Literal
 
+from torch import Tensor
+
 from feddecorr.core.messages import Broadcast, RoundInfo, Server, Update
 from feddecorr.core.registry import Config
 from feddecorr.core.states import Mean, State
+from feddecorr.errors import UserError
 from feddecorr.objective.terms import ClientContext, GradientRule, Term, Trained
 
-Trains = Literal["network", "body"]
-"""What local training moves: the network, or all of it but the classifier."""
+Trains = Literal["network", "body", "nothing"]
+"""What local training moves: the network, all of it but the classifier, or nothing, not even statistics."""
 
 
 class Method(Config):
@@ -60,8 +63,8 @@ class Method(Config):
         """Return (extra for the server, memory for itself) after local training."""
         return {}, {}
 
-    def expected_extra(self, server: Server) -> State:
-        """Return what the extra of an update looks like (names, shapes, types): anything else is refused."""
+    def expected_extra(self, server: Server, info: RoundInfo) -> State:
+        """Return what the extra of an update looks like in that round (names, shapes, types); all else is refused."""
         return {}
 
     def aggregate(self, server: Server, updates: Iterable[Update], info: RoundInfo) -> Server:
@@ -87,6 +90,14 @@ class Method(Config):
         """Return the names that it adds to an objective; None if it has terms and does not tell their names."""
         owner = next(each for each in cls.__mro__ if "terms" in vars(each))
         return () if owner is Method else vars(owner).get("term_names")
+
+
+def find_classifier_weight(server: Server, info: RoundInfo) -> Tensor:
+    """Return the classifier's weights, trained or not."""
+    known = {**server.weights, **server.buffers}
+    if info.classifier not in known:
+        raise UserError("the method looks at the classifier, which training.trainable leaves out")
+    return known[info.classifier]
 
 
 def mean_weights(updates: Iterable[Update]) -> State:

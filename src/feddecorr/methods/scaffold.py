@@ -45,7 +45,7 @@ class SCAFFOLD(Method):
             variate[name] = change[name] + context.memory[name] if context.memory else change[name]
         return change, variate
 
-    def expected_extra(self, server: Server) -> State:
+    def expected_extra(self, server: Server, info: RoundInfo) -> State:
         """Expect a change for each weight."""
         return server.shared
 

@@ -15,10 +15,10 @@ from torch.nn.functional import layer_norm, linear, normalize
 
 from feddecorr.errors import UserError
 
-Head = Literal["linear", "normalized", "layer_norm", "etf"]
+Head = Literal["linear", "normalized", "layer_norm", "etf", "prototypes"]
 
 TEMPERATURE = 0.1
-TEMPERED: tuple[Head, ...] = ("normalized", "etf")
+TEMPERED: tuple[Head, ...] = ("normalized", "etf", "prototypes")
 """The heads whose logits are divided by a temperature."""
 
 MIN_NORM = 1e-6
@@ -66,6 +66,23 @@ class SimplexLinear(nn.Linear):
         return linear(_unit(z), self.weight) * self.scale
 
 
+class PrototypeLinear(nn.Linear):
+    """Logits s·W·z/‖z‖, W a prototype of length 1 for each class (Dai et al., FedNH, AAAI 2023).
+
+    W begins as a simplex and takes no gradient: it is sent like weights, and a server may move it. The scale s is
+    learned and begins at 1/temperature.
+    """
+
+    def __init__(self, width: int, classes: int, temperature: float) -> None:
+        super().__init__(width, classes, bias=False)
+        self.weight = nn.Parameter(simplex(width, classes), requires_grad=False)
+        self.scale = nn.Parameter(torch.tensor([1 / temperature]))
+
+    def forward(self, z: Tensor) -> Tensor:
+        """Return the logits."""
+        return linear(_unit(z), self.weight) * self.scale
+
+
 def simplex(width: int, classes: int) -> Tensor:
     """Return a simplex equiangular tight frame of shape (classes, width), turned at random.
 
@@ -74,7 +91,7 @@ def simplex(width: int, classes: int) -> Tensor:
     """
     if not 2 <= classes <= width + 1:
         raise UserError(
-            f"{classes} classes have no simplex in {width} dimensions: head=etf takes from 2 to {width + 1} classes; "
+            f"{classes} classes have no simplex in {width} dimensions: it takes from 2 to {width + 1} classes; "
             "model.projection=WIDTH changes the dimensions"
         )
     corner = torch.cat([torch.ones(classes, 1), torch.eye(classes, classes - 1)], dim=1).double()
@@ -89,6 +106,7 @@ CLASSIFIERS: dict[Head, Callable[[int, int, float], nn.Linear]] = {
     "normalized": NormalizedLinear,
     "layer_norm": lambda width, classes, _: LayerNormLinear(width, classes),
     "etf": SimplexLinear,
+    "prototypes": PrototypeLinear,
 }
 
 

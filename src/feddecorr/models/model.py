@@ -38,7 +38,9 @@ class Model(Config):
         None, description="width of MOON's projection head before the classifier; by default none"
     )
     head: Head = Field(
-        "linear", description="the classifier: linear, linear after normalizing its input, or a fixed simplex"
+        "linear",
+        description="the classifier: linear, linear after normalizing its input, a fixed simplex, or prototypes that "
+        "the server moves",
     )
     temperature: PositiveFloat | None = Field(
         None, description=f"divides the logits of the heads {' and '.join(TEMPERED)}; by default {TEMPERATURE}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
@@ -147,6 +147,8 @@ class ClientContext:
     classes: int
     left: State = field(default_factory=dict)
     """What the gradient rule leaves for `finish`; a round begins with nothing."""
+    images: Callable[[], Iterable[tuple[Tensor, Tensor]]] = tuple
+    """Goes once over the client's images, as the network takes them and unchanged, with their labels."""
 
     @property
     def counts(self) -> Tensor:

@@ -97,7 +97,7 @@ def _continue(experiment: Experiment, options: RunOptions, path: Path | None, th
     experiment = federation.experiment
     start, names = federation.begin()
     for transform in experiment.transforms.values():
-        transform.check_server(start, experiment.method.expected_extra(start))
+        transform.check_server(start, experiment.method.expected_extra(start, federation.info(options.rounds)))
     with ExitStack() as stack:
         writer = stack.enter_context(RunWriter(path or stack.enter_context(temporary_folder())))
         run = writer.directory

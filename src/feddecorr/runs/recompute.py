@@ -90,7 +90,11 @@ class RoundState:
         task = self.simulation.task
         method = task.experiment.method
         broadcast = method.broadcast(self.number, server)
-        expected = ExpectedUpdates(self.simulation.federation, broadcast, method.expected_extra(server))
+        expected = ExpectedUpdates(
+            self.simulation.federation,
+            broadcast,
+            method.expected_extra(server, self.simulation.federation.info(self.number)),
+        )
         validator = UpdateValidator(expected, clients, missing="fail", minimum=1)
         groups = task.groups(sample_clients(self.simulation.federation, self.number))
         trained_with = [client for group in groups if set(group) & set(clients) for client in group]

@@ -63,7 +63,7 @@ class Federation:
 
     def info(self, number: int) -> RoundInfo:
         """Return what the server's hooks receive in a round."""
-        return RoundInfo(number, self.experiment.seed, self.roster.sizes, self.experiment.rate)
+        return RoundInfo(number, self.experiment.seed, self.roster.sizes, self.experiment.rate, self.task.classifier)
 
     def start(self) -> Server:
         """Return the server before the first round."""

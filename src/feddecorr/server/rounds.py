@@ -56,7 +56,7 @@ def federate(
         info, broadcast = federation.info(number), method.broadcast(number, server)
         clients = sample_clients(federation, number)
         validator = UpdateValidator(
-            ExpectedUpdates(federation, broadcast, method.expected_extra(server)),
+            ExpectedUpdates(federation, broadcast, method.expected_extra(server, info)),
             clients,
             missing=experiment.missing,
             minimum=experiment.minimum_clients if experiment.sampling == "fixed" else 0,

@@ -75,8 +75,8 @@ class ExpectedUpdates:
         sizes = [int(self.federation.roster.sizes[client]) for client in clients]
         experiment = self.federation.experiment
         epochs = experiment.training.steps_per_epoch(batch_count(max(1, *sizes), experiment.training.batch))
-        rate = experiment.training.rate(self.broadcast.round)
-        least = max(MIN_AMOUNT, rate * (1 - ROUNDING))
+        rate = experiment.rate_of(self.broadcast.round)
+        least = max(MIN_AMOUNT, rate * (1 - ROUNDING)) if rate else 0.0
         most = rate * sum(epochs) / (1 - experiment.training.momentum) * (1 + ROUNDING)
         recorded = len(epochs) if self.federation.task.evaluation.epochs else 0
         return {

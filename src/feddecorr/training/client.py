@@ -126,6 +126,7 @@ class ClientRound:
             model=model,
             labels=shard.images.labels,
             classes=len(task.classes),
+            images=self.visits.unchanged,
         )
 
     @contextmanager
@@ -312,11 +313,12 @@ class Client:
 
     def train(self, learner: Learner[Step], number: int) -> list[float]:
         """Take all local steps; return what they amount to after each."""
-        training = self.task.experiment.training
-        if self.task.experiment.method.own_momentum:
+        experiment = self.task.experiment
+        training = experiment.training
+        if experiment.method.own_momentum:
             training = training.model_copy(update={"momentum": 0.0})
         optimizer = training.optimizer.stepper(
-            learner.trainable, training, training.rate(number), stacked=learner.stacked
+            learner.trainable, training, experiment.rate_of(number), stacked=learner.stacked
         )
         amounts = []
         with learner.watching():

@@ -103,6 +103,9 @@ LabelledBatch = tuple[Tensor, Tensor, Places | None]
 AT_ONCE = 1 << 16
 """At least this many numbers are made of pixels at once: small batches cost more in calls than in work."""
 
+LOOK = 500
+"""Images in a forward pass that nothing is learned from."""
+
 LINE = 16
 """Numbers in a line of the processor's cache, where a product's operands begin: its last bits may depend on that."""
 
@@ -159,6 +162,12 @@ class Visits:
             for batch in self._batches(epoch):
                 yield batch
                 self.count(len(batch[1]))
+
+    def unchanged(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield all images once, in their own order and without augmentation, with labels."""
+        images = self.shard.images
+        for pixels, y in zip(images.pixels.split(LOOK), images.labels.split(LOOK), strict=True):
+            yield self._task.normalize(pixels), y
 
     def pixels(self) -> Iterator[Tensor]:
         """Yield the pixels of the batches of all local epochs, as chance changes them."""

@@ -12,7 +12,7 @@ import torch
 from pydantic import PositiveFloat, PositiveInt
 from torch import Tensor, nn
 
-from feddecorr.collapse.representation import capture_representations
+from feddecorr.collapse.representation import capture_representations, find_classifier
 from feddecorr.config.experiment import Experiment
 from feddecorr.config.training import Evaluation
 from feddecorr.core.randomness import seeded
@@ -91,6 +91,13 @@ class Task:
         with torch.no_grad(), capture_representations(model) as seen:
             model(self.normalize(torch.zeros(1, *self.shape[1:], self.shape[0]).to(self.device)))
         return seen.z.shape[1]
+
+    @cached_property
+    def classifier(self) -> str:
+        """The name of the classifier's weights; empty where they are frozen."""
+        model = self.build_model()
+        weight = getattr(find_classifier(model), "weight", None)
+        return next((name for name, each in (*model.named_parameters(), *model.named_buffers()) if each is weight), "")
 
     def groups(self, clients: Sequence[int]) -> list[Sequence[int]]:
         """Return the clients of a round in groups that train at once: the same with every engine."""

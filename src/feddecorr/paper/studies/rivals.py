@@ -79,7 +79,7 @@ NEURAL_COLLAPSE = {
     "NC3": "nc3_duality_gap",
     "NC4": "nc4_disagreement",
 }
-HEADS = ("linear", "normalized", "layer_norm", "etf")
+HEADS = ("linear", "normalized", "layer_norm", "etf", "prototypes")
 OWN_HEADS = {"feddr": "etf"} | {
     name: method.requires["model.head"] for name, method in METHODS.table.items() if "model.head" in method.requires
 }
