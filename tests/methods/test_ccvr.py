@@ -75,7 +75,7 @@ def test_the_classifier_goes_down_to_the_minimum_whatever_the_scale_of_the_featu
     weight, bias = descend(x, y, 3000)
     weight.requires_grad_()
     bias.requires_grad_()
-    torch.nn.functional.cross_entropy(x @ weight.T + bias, y).backward()  # type: ignore[no-untyped-call]
+    torch.nn.functional.cross_entropy(x @ weight.T + bias, y).backward()
     assert weight.grad is not None
     assert float(weight.grad.abs().max()) < 1e-3
     other, offset = descend(1000 * x + 50, y, 3000)

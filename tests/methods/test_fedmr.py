@@ -111,7 +111,7 @@ def test_of_one_class_it_is_the_loss_of_feddecorr(published: bool) -> None:
     """Also where samples are fewer than features, and where a feature never varies; of single samples it is 0."""
     z = torch.randn(7, 9, generator=STREAM)
     z[:, 2] = 3.0
-    normalization = "paper" if published else "released"
     found = decorrelation(z, torch.full((7,), 2), 4, published=published)
-    torch.testing.assert_close(found, feddecorr(z, normalization), rtol=1e-4, atol=1e-6)
+    expected = feddecorr(z, "paper") if published else feddecorr(z, "released")
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
     assert float(decorrelation(z, torch.arange(7), 7, published=published)) == 0
