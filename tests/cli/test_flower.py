@@ -43,3 +43,20 @@ def test_what_cannot_be_is_refused(
     assert refused.code == 2
     assert message in refused.err
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["pyproject.toml", "train.py", ".env"])
+def test_a_folder_of_the_users_is_no_app(feddecorr: CommandLine, tmp_path: Path, name: str) -> None:
+    """Its pyproject.toml is kept, and its files are not sent to the nodes."""
+    (tmp_path / name).write_text('[project]\nname = "thesis"\n')
+    refused = feddecorr("flower", "app", tmp_path, "clients=2")
+    assert refused.code == 2
+    assert f"{tmp_path} holds '{name}'" in refused.err
+    assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [(name, '[project]\nname = "thesis"\n')]
+
+
+def test_an_app_replaces_an_earlier_one(feddecorr: CommandLine, tmp_path: Path) -> None:
+    for clients in (2, 3):
+        assert feddecorr("flower", "app", tmp_path / "app", f"clients={clients}").code == 0
+    document = tomllib.loads((tmp_path / "app" / "pyproject.toml").read_text())
+    assert json.loads(document["tool"]["flwr"]["app"]["config"]["experiment"])["clients"] == 3

@@ -45,6 +45,14 @@ def test_a_sweep_ends_in_a_table_of_its_combinations(feddecorr: CommandLine, fil
     assert again.out == outcome.out
 
 
+def test_a_plan_of_the_users_is_not_replaced(feddecorr: CommandLine, file: Path) -> None:
+    Path("plan.json").write_text('{"mine": 1}\n')
+    refused = feddecorr("sweep", file, "--out", ".")
+    assert refused.code == 2
+    assert "plan.json is no plan of runs" in refused.err
+    assert Path("plan.json").read_text() == '{"mine": 1}\n'
+
+
 def test_the_command_line_adds_to_the_file_and_wins(feddecorr: CommandLine, file: Path) -> None:
     words = ["--over", "method=moon", "--over", "clients=2,3", "--where", "partition.alpha < 1 or clients = 3"]
     document = feddecorr("sweep", file, "rounds=1", *words, "--dry-run", "--json").document

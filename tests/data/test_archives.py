@@ -1,5 +1,6 @@
 import gzip
 import io
+import os
 import tarfile
 import zipfile
 from pathlib import Path
@@ -99,6 +100,12 @@ def test_what_is_no_archive_or_not_there_is_refused(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("hello")
     with pytest.raises(UserError, match="not a readable tar or zip"):
         collect(tmp_path / "text", wanted)
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.tar")
+    with pytest.raises(UserError, match="is not a file"):
+        collect(tmp_path / "a.tar", wanted)
 
 
 def test_a_gz_file_that_is_broken_or_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

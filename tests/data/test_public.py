@@ -71,6 +71,15 @@ def test_the_first_source_that_works_fills_the_cache_and_nothing_else_is_left(fo
     assert any("45 of 50 training images" in line for line in reported)
 
 
+def test_only_what_was_fetched_is_removed(folder: Path, tmp_path: Path) -> None:
+    mine = folder / "downloads" / "cifar10" / "shelf.mine" / "notes.txt"
+    mine.parent.mkdir(parents=True)
+    mine.write_text("mine")
+    fetch(recipe(Shelf(write_tar(tmp_path / "good.tgz", cifar10_sheets()))), quiet)
+    assert {file.name for file in mine.parents[1].iterdir()} == {"shelf.mine"}
+    assert mine.read_text() == "mine"
+
+
 def test_when_all_sources_fail_each_is_named_and_the_way_out_is_reported(folder: Path) -> None:
     with pytest.raises(RunError, match=r"cifar10 could not be fetched .a: it is empty; b: it is empty.*--from"):
         fetch(recipe(Shelf(None, "a"), Shelf(None, "b")), quiet)

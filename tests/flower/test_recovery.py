@@ -9,6 +9,7 @@ import shutil
 import stat
 import time
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -91,6 +92,31 @@ def test_a_stranger_that_hangs_holds_up_nothing(configs: Configs, tmp_path: Path
     assert [record.missing for record in records] == [{}, {}]
     assert time.monotonic() - began < 60
     assert [node for node, _ in grid.asked].count(555) == 1
+
+
+def test_what_flower_cannot_read_or_fetch_costs_its_sender_alone(configs: Configs, tmp_path: Path) -> None:
+    """An answer whose upload stalls, and one that is malformed: neither ends the run, delays it, or loses another."""
+    experiment = federated("engine.timeout=0.3", "missing=continue", "rounds=9")
+    grid = LocalGrid(configs)
+    records = ensure(*experiment, tmp_path / "run", through=connect(grid, experiment, tmp_path / "run"))
+    assert next(records).missing == {}
+    grid.stalled[101], grid.malformed = Event(), {102}
+    assert next(records).missing == {
+        1: "node 101: its node did not reply within 0.3 seconds",
+        2: "node 102: its message cannot be read: KeyError: 'ab12'",
+    }
+    grid.malformed.clear()
+    assert next(records).missing == {1: f"node 101: {BUSY}"}
+    grid.stalled.pop(101).set()
+    assert any(record.missing == {} for record in records), "it is asked again"
+
+
+def test_a_stranger_that_flower_cannot_read_holds_up_nothing(configs: Configs, tmp_path: Path) -> None:
+    experiment = federated("missing=continue", "engine.wait=100")
+    grid = LocalGrid({**configs, 555: {"client": 1}, 556: {"client": 2}})
+    grid.stalled[555], grid.malformed = Event(), {556}
+    records = list(ensure(*experiment, tmp_path / "run", through=connect(grid, experiment, tmp_path / "run")))
+    assert [record.missing for record in records] == [{}, {}]
 
 
 def test_a_stranger_that_claims_a_client_costs_the_client_nothing(configs: Configs, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from threading import Event
 from typing import Any
 
 from flwr.app import Context, Error, Message, RecordDict
@@ -30,6 +31,10 @@ class LocalGrid(Grid):
         """Nodes that are listed, and of which Flower says that they are gone."""
         self.hung: set[int] = set()
         """Nodes that take their messages, and answer when they are no longer here."""
+        self.stalled: dict[int, Event] = {}
+        """Nodes whose uploads stall until the event: Flower waits for one for minutes."""
+        self.malformed: set[int] = set()
+        """Nodes whose answers Flower itself cannot read: it raises, and has deleted all that was pulled with them."""
         self.answers: dict[int, Answer] = {}
         """Nodes that answer in their own way."""
         self.asked: list[tuple[int, str]] = []
@@ -65,7 +70,13 @@ class LocalGrid(Grid):
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
         """Return the answers, the last one first: order must not matter."""
         there = [number for number in message_ids if self.asked[int(number)][0] not in self.hung]
-        return [self._replies.pop(number) for number in reversed(there) if number in self._replies]
+        found = [(number, self._replies.pop(number)) for number in reversed(there) if number in self._replies]
+        for node in {self.asked[int(number)][0] for number, _ in found}:
+            if node in self.stalled:
+                self.stalled[node].wait()
+            if node in self.malformed:
+                raise KeyError("ab12")  # an object that its message names and does not hold
+        return [reply for _, reply in found]
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
         """Do both."""

@@ -215,10 +215,14 @@ def test_a_sweep_is_shown_in_the_order_of_its_plan_by_names_that_people_know(tmp
     assert mean["x"] == [1, 2]
 
 
-def test_a_plan_that_cannot_be_read_keeps_nobody_from_seeing_the_runs(done: Path) -> None:
-    (done.parent / "plan.json").write_text("{}")
+@pytest.mark.parametrize("size", [None, 1 << 42])
+def test_a_plan_that_cannot_be_read_keeps_nobody_from_seeing_the_runs(size: int | None, done: Path) -> None:
+    """Neither a broken one, nor one of 4 TiB of zeros."""
+    plan = done.parent / "plan.json"
+    plan.write_text("{}")
+    os.truncate(plan, size or 2)
     page = LivePage([done.parent]).current()[1]
-    (done.parent / "plan.json").unlink()
+    plan.unlink()
     assert "is no plan of runs that can be read" in page
     assert "<td>done</td><td>1 of 1</td>" in page
 

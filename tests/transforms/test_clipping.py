@@ -49,6 +49,7 @@ def states(dtype: torch.dtype, weights: float, change: float, seed: int) -> tupl
 @example("float32", 9.0, 9.0, 0.0, 0)
 @example("float32", 0.0, -30.0, -30.0, 0)
 @example("float64", 160.0, 170.0, 0.0, 0)
+@example("float64", 0.0, 306.0, -9.0, 0)
 @given(st.sampled_from(sorted(TYPES)), EXPONENTS, EXPONENTS, st.floats(-6, 6), st.integers(0, 9))
 def test_a_change_is_never_longer_than_the_norm(
     kind: str, weights: float, change: float, bound: float, seed: int

@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
-from feddecorr.core.limits import MEMBER, MEMBERS, TOTAL, Allowance, brief, read_at_most
+from feddecorr.core.limits import MEMBER, MEMBERS, TOTAL, Allowance, brief, check_plain, read_at_most
 from feddecorr.errors import UserError
 
 COMPRESSED: dict[bytes, Callable[[Path], io.BufferedIOBase | io.RawIOBase]] = {
@@ -32,6 +32,7 @@ def collect(path: Path, wanted: MemberFilter) -> dict[str, bytes]:
     try:
         if path.is_dir():
             return dict(_folder(path, wanted))
+        check_plain(path)
         with path.open("rb") as file:
             start = file.read(6)
         allowance = Allowance(path.stat().st_size, most=TOTAL)

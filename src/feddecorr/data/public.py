@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import ClassVar
@@ -133,7 +134,10 @@ def fetch(recipe: Recipe, progress: DownloadProgress, *, source: str | None = No
                 progress(failures[-1], 0, 0)
                 continue
             file = cache.store(recipe.name, dataset, source=found.name)
-            shutil.rmtree(folder)
+            for each in recipe.sources:
+                shutil.rmtree(folder / each.name, ignore_errors=True)
+            with suppress(OSError):  # the user's own files stay
+                folder.rmdir()
             return file
     raise RunError(
         f"{recipe.name} could not be fetched ({'; '.join(failures)}); if you have a copy: "

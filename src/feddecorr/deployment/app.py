@@ -7,10 +7,13 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from feddecorr.core.limits import read_plain
+from feddecorr.core.paths import InnerPath
 from feddecorr.errors import RunError, UserError
 
 if TYPE_CHECKING:
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
 
 CLIENT_APP = "feddecorr.flower.client_app:app"
 SERVER_APP = "feddecorr.deployment.server_app:app"
+NAME, APP_FILE = "feddecorr-app", "pyproject.toml"
 STARTED = re.compile(r"Successfully started run (\d+)")
 
 
@@ -28,12 +32,13 @@ def write_app(folder: Path, experiment: Experiment, options: RunOptions, *, out:
     `rounds` is a separate entry, so that `--run-config rounds=N` extends a run. The app lists no dependencies:
     Flower would install those over the present ones.
     """
+    _refuse_used(folder)
     config: dict[str, str | int] = {"out": str(out), "test": test, "rounds": options.rounds}
     config["experiment"] = json.dumps({**experiment.to_dict(), **options.to_dict()})
     folder.mkdir(parents=True, exist_ok=True)
     lines = [
         "[project]",
-        'name = "feddecorr-app"',
+        f'name = "{NAME}"',
         'version = "1.0.0"',
         'description = "A federation of feddecorr, which must be installed where this runs"',
         'license = "Apache-2.0"',
@@ -49,7 +54,21 @@ def write_app(folder: Path, experiment: Experiment, options: RunOptions, *, out:
         "[tool.flwr.app.config]",
         *(f"{name} = {json.dumps(value)}" for name, value in config.items()),
     ]
-    (folder / "pyproject.toml").write_text("\n".join(lines) + "\n")
+    (InnerPath(folder) / APP_FILE).write(("\n".join(lines) + "\n").encode())
+
+
+def _refuse_used(folder: Path) -> None:
+    """Refuse a folder that holds anything but an app of ours: Flower sends all of an app's files to every node."""
+    for file in sorted(folder.iterdir()) if folder.is_dir() else ():
+        if file.name != APP_FILE or not _is_ours(file):
+            raise UserError(f"{folder} holds '{file.name}', which is no part of such an app: choose a new folder")
+
+
+def _is_ours(file: Path) -> bool:
+    try:
+        return bool(tomllib.loads(read_plain(file).decode())["project"]["name"] == NAME)
+    except (OSError, ValueError, LookupError, TypeError, UserError):
+        return False
 
 
 def run_app(directory: Path, superlink: str | None, log: Callable[[str], None]) -> str:
@@ -57,8 +76,8 @@ def run_app(directory: Path, superlink: str | None, log: Callable[[str], None]) 
 
     An interrupt also stops the run on the SuperLink, where it would otherwise continue unattended.
     """
-    if not (directory / "pyproject.toml").is_file():
-        raise UserError(f"{directory} is not a Flower app (no pyproject.toml): 'feddecorr flower app {directory}'")
+    if not (directory / APP_FILE).is_file():
+        raise UserError(f"{directory} is not a Flower app (no {APP_FILE}): 'feddecorr flower app {directory}'")
     where = [superlink] if superlink else []
     resume = f"'feddecorr flower run {' '.join([str(directory), *where])}' continues from the last finished round"
     process = subprocess.Popen(  # noqa: S603 - Flower's own program

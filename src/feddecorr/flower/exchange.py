@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, wait
+from threading import Thread
 from typing import NamedTuple
 
 from flwr.app import Message, RecordDict
@@ -12,6 +14,12 @@ from flwr.serverapp import Grid
 from feddecorr.core.checks import printable
 from feddecorr.errors import UserError
 from feddecorr.flower.payload import Payload, unpack
+
+MAX_PULLS = 16
+"""Replies that are pulled at once."""
+
+PULL_PATIENCE = 1.0
+"""Seconds for which a poll waits for these; one that takes longer is yielded by a later poll."""
 
 BUSY = "its node is still working on an earlier message"
 
@@ -33,6 +41,7 @@ class Exchange:
     def __init__(self, grid: Grid) -> None:
         self._grid = grid
         self._pending: dict[str, tuple[int, int]] = {}  # nodes and the size limits of their replies, by message
+        self._pulls: dict[str, Future[Reply | None]] = {}  # those under way, by message
 
     @property
     def busy_nodes(self) -> set[int]:
@@ -56,13 +65,40 @@ class Exchange:
                 yield Reply(node, None, "its message could not be sent")
 
     def poll(self) -> Iterator[Reply]:
-        """Yield the replies that have come since the last poll."""
-        if not self._pending:
-            return
-        replies = {reply.metadata.reply_to_message_id: reply for reply in self._grid.pull_messages(list(self._pending))}
-        for number in replies.keys() & self._pending.keys():
-            node, limit = self._pending.pop(number)
-            yield _read(node, replies[number], limit)
+        """Yield the replies that have come since the last poll.
+
+        Each is pulled by itself, in a thread: Flower waits minutes for a reply whose upload stalls, and for one that is
+        malformed it raises, after it has deleted everything that was pulled together.
+        """
+        numbers = [number for number in self._pending if number not in self._pulls]
+        for start in range(0, len(numbers), MAX_PULLS):
+            started = {number: self._pull(number) for number in numbers[start : start + MAX_PULLS]}
+            self._pulls |= started
+            wait(started.values(), PULL_PATIENCE)
+        for number in [number for number, pull in self._pulls.items() if pull.done()]:
+            pull = self._pulls.pop(number)
+            if error := pull.exception():
+                self._grid.get_node_ids()  # raises if the reason is that the SuperLink is gone
+                why = printable(f"its message cannot be read: {type(error).__name__}: {error}")
+                yield Reply(self._pending.pop(number)[0], None, why)
+            elif reply := pull.result():
+                del self._pending[number]
+                yield reply
+
+    def _pull(self, number: str) -> Future[Reply | None]:
+        """Return the reply to a message, or None if there is none yet, once Flower has it whole."""
+        node, limit = self._pending[number]
+        found: Future[Reply | None] = Future()
+
+        def pull() -> None:
+            try:
+                replies = list(self._grid.pull_messages([number]))
+                found.set_result(_read(node, replies[0], limit) if replies else None)
+            except Exception as error:
+                found.set_exception(error)
+
+        Thread(target=pull, daemon=True).start()
+        return found
 
     def send_and_receive(
         self, messages: Mapping[int, RecordDict], kind: str, *, limit: int, interval: float, timeout: float

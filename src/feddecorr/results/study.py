@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from feddecorr.config.experiment import Experiment
-from feddecorr.core.files import write_json
-from feddecorr.core.text import parse_json
+from feddecorr.core.files import read_json, write_json
 from feddecorr.errors import UserError
 from feddecorr.results.summary import Summary
 from feddecorr.settings.options import RunOptions
@@ -95,8 +94,10 @@ class PlannedRun:
 
 
 def write_plan(folder: Path, runs: Sequence[PlannedRun]) -> None:
-    """Write the plan into the directory of a sweep or a study."""
+    """Write the plan into the directory of a sweep or a study, in place of an earlier one and of no other file."""
     folder.mkdir(parents=True, exist_ok=True)
+    if (folder / PLAN).exists():
+        read_plan(folder / PLAN)
     write_json(folder / PLAN, {"runs": [asdict(run) for run in runs]})
 
 
@@ -110,7 +111,7 @@ def plan_files(folders: Iterable[Path]) -> Iterator[Path]:
 def read_plan(file: Path) -> list[PlannedRun]:
     """Return the runs of a plan."""
     try:
-        runs = parse_json(file.read_bytes())["runs"]
+        runs = read_json(file)["runs"]
         return [PlannedRun(str(run["digest"]), str(run["name"]), int(run["rounds"])) for run in runs]
-    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+    except (ValueError, TypeError, KeyError) as error:
         raise UserError(f"{file} is no plan of runs that can be read: {error!r}") from error

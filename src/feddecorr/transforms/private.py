@@ -60,7 +60,7 @@ def clipped_update(start: State, end: State, norm: float) -> State:
     length = l2_norm(change)
     if length <= norm * (1 - ROUNDING):
         return change
-    return {name: tensor * (norm / length * (1 - ROUNDING)) for name, tensor in change.items()}
+    return {name: tensor / length * (norm * (1 - ROUNDING)) for name, tensor in change.items()}
 
 
 def difference(start: State, end: State) -> State:
