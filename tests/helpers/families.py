@@ -93,7 +93,11 @@ def starting(folder: Path) -> Iterator[Start]:
 def check_nothing_left(command: Started, seen: set[int]) -> None:
     """See that neither the family of a command nor anything in its temporary folder is there any more."""
     deadline = time.monotonic() + 300  # of which it needs one second, unless others have the processors
-    while left := [*command.family().values(), *(path.name for path in command.temporary.iterdir())]:
-        assert time.monotonic() < deadline, left
+
+    def left() -> list[str]:
+        seen_still = (running_name(each) for each in psutil.process_iter() if each.pid in seen)  # also while they end
+        return [*command.family().values(), *filter(None, seen_still), *map(str, command.temporary.iterdir())]
+
+    while found := left():
+        assert time.monotonic() < deadline, found
         time.sleep(0.5)
-    assert not [pid for pid in seen if psutil.pid_exists(pid) and running_name(psutil.Process(pid))]
