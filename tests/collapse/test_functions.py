@@ -10,10 +10,12 @@ from torch import Tensor, nn
 
 import feddecorr
 from feddecorr import UserError
+from feddecorr.collapse.neural_collapse import disagreement, measure_classes
 
 STREAM = torch.Generator().manual_seed(0)
 Z = torch.randn(60, 6, generator=STREAM, dtype=torch.float64) @ torch.randn(6, 6, generator=STREAM).double() + 2
 Y = torch.arange(60) % 4
+HEAD = torch.randn(4, 6, generator=STREAM, dtype=torch.float64)
 TURN = torch.linalg.qr(torch.randn(6, 6, generator=STREAM, dtype=torch.float64)).Q
 
 RANKS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -31,6 +33,12 @@ MEASURES: dict[str, Callable[[Tensor], Tensor]] = {
     "alignment": lambda z: feddecorr.alignment(z, z.flip(max(-2, -z.ndim))),
     "uniformity": feddecorr.uniformity,
     "cka": lambda z: feddecorr.cka(z, z.square()),
+    **{
+        f"neural_collapse of {subject}": lambda z, subject=subject: sum(  # type: ignore[misc]
+            value for name, value in feddecorr.neural_collapse(z, Y, HEAD).items() if name.startswith(subject)
+        )
+        for subject in ("nc1", "nc2", "nc3")
+    },
 }
 
 
@@ -60,7 +68,10 @@ class TestEveryMeasure:
         torch.testing.assert_close(single, measure(Z), rtol=1e-4, atol=1e-6)
 
     def test_knows_no_basis(self, measure: Callable[[Tensor], Tensor]) -> None:
-        if measure is not MEASURES["cka"]:  # whose second argument is made from the basis here
+        if measure not in (
+            MEASURES["cka"],
+            MEASURES["neural_collapse of nc3"],
+        ):  # whose other argument comes from the basis
             torch.testing.assert_close(measure(Z @ TURN), measure(Z))
 
     def test_refuses_what_are_no_features(self, measure: Callable[[Tensor], Tensor]) -> None:
@@ -70,9 +81,24 @@ class TestEveryMeasure:
             (Z * torch.nan, "NaN"),
             (Z[:1], "one sample"),
             (Z * 1e200, "too large"),
+            (Z * 1e-200, "too small"),
+            (Z[0, 0], "shape"),
         ]:
             with pytest.raises(UserError, match=said):
                 measure(wrong)
+
+
+def test_arrays_of_any_layout_are_features_and_labels(recwarn: pytest.WarningsRecorder) -> None:
+    """In Fortran's order, backwards, of another machine's byte order, and those that may not be written to."""
+    x, y = Z.numpy(), Y.numpy()
+    fixed = np.frombuffer(x.tobytes()).reshape(x.shape)
+    for same in (np.asfortranarray(x), x[::-1].copy()[::-1], x.astype(">f8"), fixed):
+        torch.testing.assert_close(feddecorr.rankme(same), feddecorr.rankme(Z))
+        torch.testing.assert_close(feddecorr.cka(same, x**2), feddecorr.cka(Z, Z**2))
+    for labels in (y[::-1].copy()[::-1], y.astype(">i4"), y.astype(np.uint16), y.astype(float), y.tolist()):
+        torch.testing.assert_close(feddecorr.cdnv(Z, labels), feddecorr.cdnv(Z, Y))
+        assert feddecorr.probe(x, labels, x, labels) == feddecorr.probe(Z, Y, Z, Y)
+    assert not recwarn.list
 
 
 @pytest.mark.parametrize("measure", RANKS.values(), ids=RANKS)
@@ -186,6 +212,31 @@ def test_uniformity_is_that_of_all_pairs() -> None:
     torch.testing.assert_close(feddecorr.uniformity(z), (-2 * distances).exp().mean().log())
 
 
+def test_the_gradient_of_alignment_is_finite_where_pairs_are_the_same() -> None:
+    for power in (1, 2):
+        z = Z.clone().requires_grad_()
+        feddecorr.alignment(z, Z, power=power).backward()
+        assert z.grad is not None
+        assert torch.isfinite(z.grad).all()
+
+
+@pytest.mark.parametrize(("n", "d", "e"), [(8, 30, 20), (8, 30, 1), (40, 6, 3)])
+def test_cka_is_the_same_through_samples_as_through_features(n: int, d: int, e: int) -> None:
+    """By numpy, with matrices of features; and never above one."""
+    stream = np.random.default_rng(0)
+    a, b = stream.normal(size=(n, d)), stream.normal(size=(n, e))
+    first, second = a - a.mean(0), b - b.mean(0)
+    norms = np.linalg.norm(first.T @ first) * np.linalg.norm(second.T @ second)
+    assert float(feddecorr.cka(a, b)) == pytest.approx(np.linalg.norm(first.T @ second) ** 2 / norms)
+    assert all(float(feddecorr.cka(a * scale, a)) <= 1 for scale in (1, 3, 7))
+
+
+def test_cka_of_few_samples_has_no_matrix_of_features() -> None:
+    """Which for feature maps, laid flat, would take a terabyte."""
+    z = torch.randn(4, 300_000, generator=torch.Generator().manual_seed(0))
+    assert float(feddecorr.cka(z, -z)) == pytest.approx(1)
+
+
 def test_cka_is_one_of_the_same_in_another_basis_and_is_that_of_grams() -> None:
     torch.testing.assert_close(feddecorr.cka(Z, 3 * Z @ TURN + 1), torch.ones((), dtype=torch.float64))
     a, b = Z.numpy(), Z.numpy()[:, :2] ** 2
@@ -211,7 +262,35 @@ def test_neural_collapse_is_complete_on_a_simplex_with_its_own_head() -> None:
     opposite = feddecorr.neural_collapse(means[y], y, -means)
     assert opposite["nc3_duality_gap"] == pytest.approx(2)
     assert opposite["nc4_disagreement"] == 1
-    assert feddecorr.neural_collapse(means[y], y)["nc4_disagreement"] is None
+    assert torch.isnan(feddecorr.neural_collapse(means[y], y)["nc4_disagreement"])
+
+
+def test_neural_collapse_is_that_of_a_diagnosis() -> None:
+    """With labels that leave out some of the head's, under a large mean, and of several sets at once."""
+    y, head = Y + (Y > 1), nn.Linear(6, 6)
+    sets = torch.stack([Z + 1000, Z**3])
+    found = feddecorr.neural_collapse(sets, y, head)
+    for place, z in enumerate(sets):
+        statistics = feddecorr.Statistics.of(z, y)
+        expected = vars(measure_classes(statistics, head.weight.detach()))
+        decisions = head(z.float()).argmax(1)
+        nc4 = disagreement(feddecorr.Batch(z, y, decisions), statistics.classes or {}, statistics.moments.mean)
+        expected |= {"nc4_disagreement": nc4}
+        assert {name: float(each[place]) for name, each in found.items()} == pytest.approx(
+            {name: expected[name] for name in found}
+        )
+
+
+@pytest.mark.parametrize("value", [0.1, 1e5 / 7])
+def test_of_classes_that_coincide_neural_collapse_is_unknown(value: float) -> None:
+    """Nor does rounding make means of them: their collapse is total."""
+    for classes in (2, 3, 6, 7):
+        z, y = torch.full((70, 4), value, dtype=torch.float64), torch.arange(70) % classes
+        found = feddecorr.neural_collapse(z, y, torch.ones(7, 4))
+        assert torch.isnan(torch.stack(list(found.values()))).all()
+        diagnosis = feddecorr.Diagnosis.of_features("z", [feddecorr.Batch(z, y)])
+        assert diagnosis.collapse_score == 1
+        assert diagnosis.nc1_variability is diagnosis.nc2_cosine_gap is diagnosis.nc2_cosine_variation is None
 
 
 def test_what_does_not_fit_is_refused() -> None:
@@ -221,7 +300,15 @@ def test_what_does_not_fit_is_refused() -> None:
         (lambda: feddecorr.cka(Z, Z[1:]), "one by one"),
         (lambda: feddecorr.alignment(Z, Z[:, 1:]), "no distance"),
         (lambda: feddecorr.uniformity(torch.zeros(3, 2)), "length 0"),
+        (lambda: feddecorr.rankme("abc"), "an array of numbers is needed, not str"),
+        (lambda: feddecorr.rankme(None), "not NoneType"),  # type: ignore[arg-type]
+        (lambda: feddecorr.cdnv(Z, torch.arange(60)), "a label of its own"),
+        (lambda: feddecorr.cdnv(Z, Y + 0.5), "whole numbers"),
+        (lambda: feddecorr.neural_collapse(Z, [["a", "b"][each % 2] for each in range(60)]), r"numpy\.unique"),
+        (lambda: feddecorr.lidar(1e9 * torch.eye(60), Y), "delta=0.0001 is too small"),
         (lambda: feddecorr.neural_collapse(Z, Y, torch.ones(4, 5)), "a head for 6 features"),
+        (lambda: feddecorr.neural_collapse(Z, Y, torch.ones(6)), r"not \(6,\)"),
+        (lambda: feddecorr.neural_collapse(Z, Y, torch.ones(3, 6)), "labels from 0 to 3 has the shape"),
         (lambda: feddecorr.effective_rank(Z, of="z"), "'covariance' or"),  # type: ignore[arg-type]
     ]
     for call, said in wrong:

@@ -7,16 +7,15 @@ docs/which-effective-rank.md compares the ranks.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import one_hot, pad
 
-from feddecorr.collapse import neural_collapse as classes
 from feddecorr.collapse import spectrum
 from feddecorr.collapse.measures import classifier_weight
-from feddecorr.collapse.statistics import Batch, Statistics, centre, check
+from feddecorr.collapse.statistics import as_labels, as_tensor, centre, check, in_double
 from feddecorr.errors import UserError
 
 if TYPE_CHECKING:
@@ -27,6 +26,9 @@ SpectrumOf = Literal["covariance", "features"]
 
 ROWS = 1024
 """Samples that are compared with all others at once."""
+
+RANGE = 1e140
+"""Features up to this size, and from one by it on, have squares and sums of squares in float64."""
 
 
 def singular_values(z: Tensor | ArrayLike, *, of: SpectrumOf = "covariance", centred: bool = True) -> Tensor:
@@ -78,7 +80,7 @@ def alpha_req(z: Tensor | ArrayLike, *, first: int = 1, last: int | None = None)
     rounding are left out; of fewer than two values the result is NaN.
     """
     values = singular_values(z)
-    n, d = torch.as_tensor(z).shape[-2:]
+    n, d = as_tensor(z).shape[-2:]
     places = torch.arange(1, d + 1, dtype=values.dtype, device=values.device)
     rounding = max(n, d) * torch.finfo(values.dtype).eps
     seen = (values > rounding * values[..., :1]) & (places >= first) & (places <= min(last or d, n - 1))
@@ -102,12 +104,16 @@ def lidar(z: Tensor | ArrayLike, groups: Tensor | ArrayLike, *, delta: float = 1
     Σ_w^(−1/2) Σ_b Σ_w^(−1/2), with the covariance Σ_b of the groups' means and the mean Σ_w of the covariances within
     groups plus delta·I. Delta is in the square of the features' unit.
     """
-    z = _features(z)
-    means, within, shares = _by_class(z, groups)
-    scatter = (within * shares[:, None]).mT @ within / shares.sum()
-    d = z.shape[-1]
-    factor = torch.linalg.cholesky(scatter + delta * torch.eye(d, dtype=z.dtype, device=z.device))
-    between = torch.linalg.solve_triangular(factor, centre(means)[1].mT, upper=False)
+    found = _by_class(_features(z), groups)
+    weights = 1 / found.counts.double()
+    scatter = (found.within * weights[found.places, None]).mT @ found.within / len(weights)
+    d = scatter.shape[-1]
+    factor, failed = torch.linalg.cholesky_ex(
+        scatter + delta * torch.eye(d, dtype=scatter.dtype, device=scatter.device)
+    )
+    if failed.any():
+        raise UserError(f"delta={delta} is too small for the covariance within groups: its inverse is rounding")
+    between = torch.linalg.solve_triangular(factor, centre(found.means)[1].mT, upper=False)
     values = torch.linalg.svdvals(between).square()
     return spectrum.entropy_rank(pad(values, (0, d - values.shape[-1])), epsilon)
 
@@ -116,14 +122,13 @@ def cdnv(z: Tensor | ArrayLike, y: Tensor | ArrayLike) -> Tensor:
     """Return the class-distance normalized variance (Galanti et al., ICLR 2022); 0 when classes have collapsed.
 
     It is the mean over pairs of classes of (Var₁ + Var₂) / (2‖μ₁ − μ₂‖²), Var the mean squared distance of a class's
-    samples from their mean μ. Infinite where two means coincide.
+    samples from their mean μ. Infinite where two means coincide, and NaN where their samples do, too.
     """
-    means, within, shares = _by_class(_features(z), y)
-    labels = torch.as_tensor(y, device=means.device).unique(return_inverse=True)[1]
-    squares = within.square().sum(-1) * shares
-    variances = squares.new_zeros(means.shape[:-1]).index_add(-1, labels, squares)
-    one, other = torch.triu_indices(means.shape[-2], means.shape[-2], 1, device=means.device)
-    gaps = torch.cdist(means, means, compute_mode="donot_use_mm_for_euclid_dist")[..., one, other].square()
+    found = _by_class(_features(z), y)
+    squares = found.within.square().sum(-1) / found.counts[found.places]
+    variances = squares.new_zeros(found.means.shape[:-1]).index_add(-1, found.places, squares)
+    one, other = _pairs(found.means)
+    gaps = torch.cdist(found.means, found.means, compute_mode="donot_use_mm_for_euclid_dist")[..., one, other].square()
     return ((variances[..., one] + variances[..., other]) / (2 * gaps)).mean(-1)
 
 
@@ -132,7 +137,8 @@ def alignment(a: Tensor | ArrayLike, b: Tensor | ArrayLike, *, power: float = 2.
     first, second = _pair(a, b)
     if first.shape[-1] != second.shape[-1]:
         raise UserError(f"{first.shape[-1]} and {second.shape[-1]} features have no distance")
-    return (_directions(first) - _directions(second)).square().sum(-1).pow(power / 2).mean(-1)
+    distances: Tensor = torch.linalg.vector_norm(_directions(first) - _directions(second), dim=-1)
+    return distances.pow(power).mean(-1)
 
 
 def uniformity(z: Tensor | ArrayLike, *, t: float = 2.0) -> Tensor:
@@ -157,54 +163,99 @@ def cka(a: Tensor | ArrayLike, b: Tensor | ArrayLike) -> Tensor:
     """
     first, second = (centre(each)[1] for each in _pair(a, b))
     first, second = (each / each.norm(dim=(-2, -1), keepdim=True) for each in (first, second))
-    sizes = [(each.mT @ each).norm(dim=(-2, -1)) for each in (first, second)]
-    likeness: Tensor = (first.mT @ second).square().sum((-2, -1)) / (sizes[0] * sizes[1])
-    return likeness
+    sizes = [_smaller_product(each).norm(dim=(-2, -1)) for each in (first, second)]
+    if first.shape[-2] ** 2 < first.shape[-1] * second.shape[-1]:
+        together = ((first @ first.mT) * (second @ second.mT)).sum((-2, -1))  # the same, without a matrix of features
+    else:
+        together = (first.mT @ second).square().sum((-2, -1))
+    likeness: Tensor = together / (sizes[0] * sizes[1])
+    return likeness.clamp(max=1)
 
 
 def neural_collapse(
-    z: Tensor | ArrayLike, y: Tensor | ArrayLike, head: nn.Module | Tensor | None = None
-) -> dict[str, float | None]:
+    z: Tensor | ArrayLike, y: Tensor | ArrayLike, head: nn.Module | Tensor | ArrayLike | None = None
+) -> dict[str, Tensor]:
     """Return NC1 to NC4 (Papyan, Han and Donoho, 2020) by the names of docs/diagnosis.md; all are 0 when collapsed.
 
-    Features have the shape (n, d) here. `head` is the classifier, or its weight of shape (classes, d) if it has no
-    bias; without it, NC3 and NC4 are None.
+    `head` is the classifier, or its weight of shape (classes, d) if it has no bias; row k is for label k. NaN is what
+    cannot be told: NC3 and NC4 without a head, and all of classes that coincide.
     """
-    z = _features(z).detach()
-    labels = torch.as_tensor(y, device=z.device)
-    check(z, labels)
-    weight = classifier_weight(head) if isinstance(head, nn.Module) else head
-    if weight is not None and weight.shape[1:] != z.shape[1:]:
-        raise UserError(f"a head for {z.shape[1]} features has the shape (classes, {z.shape[1]}), not {weight.shape}")
-    found = Statistics.of(z, labels)
-    measures = classes.measure_classes(found, weight)
-    decisions = _decisions(z, head)
-    disagreement = classes.disagreement(Batch(z, labels, decisions), found.classes or {}, found.moments.mean)
-    names = ("nc1_variability", "nc2_norm_variation", "nc2_cosine_variation", "nc2_cosine_gap", "nc3_duality_gap")
-    return {**{name: getattr(measures, name) for name in names}, "nc4_disagreement": disagreement}
+    found = _by_class(_features(z), y)
+    means = centre(found.means)[1]
+    lengths: Tensor = torch.linalg.vector_norm(means, dim=-1)
+    directions = means / lengths.unsqueeze(-1)
+    one, other = _pairs(means)
+    cosines = (directions @ directions.mT)[..., one, other]
+    measures = {
+        # Σ_B is MᵀM/C with the centred means for the rows of M, so tr(Σ_W Σ_B⁺)/C is the mean of ‖(M⁺)ᵀ(z − μ)‖².
+        "nc1_variability": (found.within @ torch.linalg.pinv(means)).square().sum(-1).mean(-1),
+        "nc2_norm_variation": _deviation(lengths) / lengths.mean(-1),
+        "nc2_cosine_variation": _deviation(cosines),
+        "nc2_cosine_gap": (cosines + 1 / (len(found.labels) - 1)).abs().mean(-1),
+        **_of_head(found, head),
+    }
+    apart = (lengths > 0).any(-1)
+    return {name: torch.where(apart, measure, torch.nan) for name, measure in measures.items()}
 
 
-def _decisions(z: Tensor, head: nn.Module | Tensor | None) -> Tensor | None:
+def _of_head(found: _Classes, head: nn.Module | Tensor | ArrayLike | None) -> dict[str, Tensor]:
+    """Return NC3 and NC4."""
+    unknown = found.means.new_full(found.means.shape[:-2], torch.nan)
     if head is None:
-        return None
+        return {"nc3_duality_gap": unknown, "nc4_disagreement": unknown}
+    head = head if isinstance(head, nn.Module) else as_tensor(head)
+    weight = classifier_weight(head) if isinstance(head, nn.Module) else head
+    gap = unknown if weight is None else _duality_gap(found, weight.to(found.means))
     with torch.no_grad():
-        if isinstance(head, Tensor):
-            return (z @ head.to(z).T).argmax(1)
-        decisions: Tensor = head(z.to(next(head.parameters()))).argmax(1)
-        return decisions.to(z.device)
+        z = found.within + found.means[..., found.places, :]
+        nearest = (z @ found.means.mT - found.means.square().sum(-1).unsqueeze(-2) / 2).argmax(-1)
+        z = z + found.mean.unsqueeze(-2)
+        logits = head(z.to(next(head.parameters(), z))) if isinstance(head, nn.Module) else z @ head.to(z).mT
+        wrong = found.labels[nearest] != logits.argmax(-1).to(z.device)
+    return {"nc3_duality_gap": gap, "nc4_disagreement": wrong.double().mean(-1)}
+
+
+def _duality_gap(found: _Classes, weight: Tensor) -> Tensor:
+    d, least, most = found.means.shape[-1], int(found.labels.min()), int(found.labels.max())
+    if weight.ndim < 2 or weight.shape[-1] != d or least < 0 or most >= weight.shape[-2]:
+        said = f"a head for {d} features and labels from {least} to {most}"
+        raise UserError(f"{said} has the shape ({most + 1} or more, {d}), not {tuple(weight.shape)}")
+    rows, means = (centre(each)[1] for each in (weight[..., found.labels, :], found.means))
+    rows, means = (each / torch.linalg.matrix_norm(each, keepdim=True) for each in (rows, means))
+    gap: Tensor = torch.linalg.matrix_norm(rows - means)
+    return gap
+
+
+def _pairs(means: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the places of the two classes of each pair."""
+    one, other = torch.triu_indices(means.shape[-2], means.shape[-2], 1, device=means.device)
+    return one, other
+
+
+def _deviation(values: Tensor) -> Tensor:
+    """Return the biased standard deviation, whose gradient is 0 where there is none."""
+    moved = values - values.mean(-1, keepdim=True)
+    deviation: Tensor = torch.linalg.vector_norm(moved, dim=-1) / values.shape[-1] ** 0.5
+    return deviation
+
+
+def _smaller_product(z: Tensor) -> Tensor:
+    """Return ZᵀZ or ZZᵀ, which have the same norm."""
+    return z.mT @ z if z.shape[-1] < z.shape[-2] else z @ z.mT
 
 
 def _features(z: Tensor | ArrayLike) -> Tensor:
     """Return features in float64, and refuse what are none."""
-    found = torch.as_tensor(z)
+    found = as_tensor(z)
     if found.ndim < 2 or 0 in found.shape:
         raise UserError(f"features have the shape (…, samples, features), not {tuple(found.shape)}")
     check(found.detach().flatten(0, -2), None)
     if found.shape[-2] < 2:
         raise UserError("one sample has no spread: a measure needs at least two, better more than features")
-    found = found.double()
-    if not torch.isfinite(found.detach().square().sum()):
-        raise UserError("the features are too large to be squared in float64")
+    found = in_double(found)
+    largest = float(found.detach().abs().amax())
+    if largest > RANGE or 0 < largest < 1 / RANGE:
+        raise UserError(f"features up to {largest:.0e} are too {'large' if largest > 1 else 'small'} to be squared")
     return found
 
 
@@ -222,15 +273,28 @@ def _directions(z: Tensor) -> Tensor:
     return z / lengths
 
 
-def _by_class(z: Tensor, y: Tensor | ArrayLike) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the means of the classes, the samples' deviations from them, and 1/(size of its class) of each sample."""
-    y = torch.as_tensor(y, device=z.device)
-    if y.shape != z.shape[-2:-1]:
-        raise UserError(f"{z.shape[-2]} samples need as many labels, not labels of shape {tuple(y.shape)}")
-    _, labels, counts = y.unique(return_inverse=True, return_counts=True)
-    if len(counts) < 2:
+class _Classes(NamedTuple):
+    """What is known of classes: their means around the mean of all samples, and the samples' deviations from them.
+
+    Then the place of each sample's class among them, the classes' labels and sizes, and the mean of all samples.
+    """
+
+    means: Tensor
+    within: Tensor
+    places: Tensor
+    labels: Tensor
+    counts: Tensor
+    mean: Tensor
+
+
+def _by_class(z: Tensor, y: Tensor | ArrayLike) -> _Classes:
+    y = as_labels(y, z.device)
+    check(z.detach().reshape(-1, *z.shape[-2:])[0], y)
+    labels, places, counts = y.unique(return_inverse=True, return_counts=True)
+    if len(labels) < 2:
         raise UserError("all samples have the same label: two classes or groups are needed")
-    shares = (1 / counts.double())[labels]
+    if len(labels) == len(y):
+        raise UserError("every sample has a label of its own: it takes several of a class or group to have a spread")
     mean, moved = centre(z)  # around the common mean, so that a large one costs no digits
-    means = (one_hot(labels).double() * shares[:, None]).mT @ moved
-    return means + mean.unsqueeze(-2), moved - means[..., labels, :], shares
+    means = (one_hot(places).double() / counts).mT @ moved
+    return _Classes(means, moved - means[..., places, :], places, labels, counts, mean)

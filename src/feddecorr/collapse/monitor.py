@@ -14,7 +14,7 @@ from torch import Tensor, distributed
 from feddecorr.collapse.diagnosis import MEANINGS, Diagnosis, Subject, class_labels
 from feddecorr.collapse.measures import is_recorded
 from feddecorr.collapse.representation import Representations
-from feddecorr.collapse.statistics import ClassSpread, Gathered, Moments, Statistics, Subsample
+from feddecorr.collapse.statistics import ClassSpread, Gathered, Moments, Statistics, Subsample, in_double
 from feddecorr.errors import UserError, nearest
 from feddecorr.loss.module import RISE
 
@@ -46,9 +46,7 @@ class ValidationDiagnosis:
     def see(self, seen: Representations, labels: Any) -> None:
         """Add the latest forward pass, whose labels are left out where they are not one class for each sample."""
         try:
-            z = seen.z.detach()
-            if z.device.type == "mps":  # which has no float64
-                z = z.cpu()
+            z = in_double(seen.z.detach())
             found = class_labels(labels, z.device)
             self._add(Statistics.of(z, found if found is not None and found.shape == (len(z),) else None))
         except UserError as error:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from feddecorr.collapse.measures import DOCUMENT
 from feddecorr.collapse.spectrum import effective_rank
-from feddecorr.collapse.statistics import Batch, ClassSpread, Gathered, Statistics
+from feddecorr.collapse.statistics import Batch, ClassSpread, Gathered, Statistics, centre
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,14 +42,14 @@ def measure_classes(statistics: Statistics, classifier: Tensor | None = None) ->
     if statistics.classes is None:
         return ClassMeasures()
     factors = dict(sorted(statistics.classes.items()))
-    means = torch.stack([factor.mean for factor in factors.values()])
-    means = means - means.mean(0)
+    means = centre(torch.stack([factor.mean for factor in factors.values()]))[1]
     ranks = {str(label): factor.effective_rank() for label, factor in factors.items()}
     known = [rank for rank in ranks.values() if rank is not None]
     total = float(statistics.moments.scatter.trace())
     within = sum(factor.trace for factor in factors.values())
     norms, cosines = means.norm(dim=1), _cosines(means)
     pairs = cosines[torch.ones_like(cosines, dtype=torch.bool).triu(1)]
+    have_angles = len(pairs) > 0 and bool(norms.all())
     mean_rank = effective_rank(torch.linalg.svdvals(means).square()) if len(factors) > 1 else None
     return ClassMeasures(
         classes=len(factors),
@@ -58,8 +58,8 @@ def measure_classes(statistics: Statistics, classifier: Tensor | None = None) ->
         within_class_share=within / total if total > 0 else None,
         nc1_variability=_variability(statistics, means),
         nc2_norm_variation=_variation(norms),
-        nc2_cosine_variation=float(pairs.std(correction=0)) if len(pairs) else None,
-        nc2_cosine_gap=float((pairs + 1 / (len(factors) - 1)).abs().mean()) if len(pairs) else None,
+        nc2_cosine_variation=float(pairs.std(correction=0)) if have_angles else None,
+        nc2_cosine_gap=float((pairs + 1 / (len(factors) - 1)).abs().mean()) if have_angles else None,
         nc3_duality_gap=_duality_gap(means, classifier, list(factors)),
         mean_per_class_effective_rank=sum(known) / len(known) if known else None,
         per_class_effective_rank=ranks,

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize, one_hot
 
-from feddecorr.collapse.statistics import Batch, Statistics, check, chunks
+from feddecorr.collapse.statistics import Batch, Statistics, as_labels, as_tensor, check, chunks, in_double
 from feddecorr.errors import UserError
 
 if TYPE_CHECKING:
@@ -73,12 +73,13 @@ def _right(decisions: Tensor, labels: Tensor) -> float:
 
 
 def _samples(z: Tensor | ArrayLike, y: Tensor | ArrayLike) -> tuple[Tensor, Tensor]:
-    features = torch.as_tensor(z).detach()
-    labels = torch.as_tensor(y, device=features.device)
+    features = as_tensor(z).detach()
+    labels = as_labels(y, features.device)
     check(features, labels)
     if not len(features):
         raise UserError("a probe needs samples to learn from and samples to be tested on")
-    return features.double(), labels
+    features = in_double(features)
+    return features, labels.to(features.device)
 
 
 def _linear(statistics: Statistics, test: Tensor, ridge: float) -> Tensor:

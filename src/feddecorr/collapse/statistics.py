@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from operator import itemgetter
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from feddecorr.collapse import spectrum
 from feddecorr.errors import UserError
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
 
 @dataclass(frozen=True)
@@ -211,6 +214,43 @@ def check(z: Tensor, labels: Tensor | None) -> None:
         raise UserError(f"{wrong} of {len(z)} samples of a batch hold NaN or infinity: the model has diverged")
     if labels is not None and labels.shape != (len(z),):
         raise UserError(f"{len(z)} samples need as many labels, not labels of shape {tuple(labels.shape)}")
+    if labels is not None:
+        _check_whole(labels)
+
+
+def _check_whole(labels: Tensor) -> None:
+    if labels.is_floating_point() and not torch.equal(labels, labels.floor()):
+        raise UserError("labels are whole numbers, one for each class")
+
+
+def as_tensor(values: Tensor | ArrayLike, device: torch.device | None = None) -> Tensor:
+    """Return numbers as a tensor: arrays of any layout, too, such as backwards, read-only or of other machines."""
+    given: Any = values
+    if not isinstance(given, Tensor) and hasattr(given, "__array__"):
+        given = given.__array__()
+        if not (given.flags.writeable and given.dtype.isnative and min(given.strides, default=0) >= 0):
+            given = given.astype(given.dtype.newbyteorder("="), order="C")
+    try:
+        return torch.as_tensor(given, device=device)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise UserError(f"a tensor or an array of numbers is needed, not {type(values).__name__}: {error}") from error
+
+
+def as_labels(y: Tensor | ArrayLike, device: torch.device) -> Tensor:
+    """Return labels as a tensor of whole numbers."""
+    try:
+        labels = as_tensor(y, device)
+    except UserError as error:
+        raise UserError(
+            "labels are whole numbers, one for each sample; numpy.unique(y, return_inverse=True)[1] has those of names"
+        ) from error
+    _check_whole(labels)
+    return labels.long()
+
+
+def in_double(z: Tensor) -> Tensor:
+    """Return features in float64; those of an MPS device, which has none, in the host's memory."""
+    return (z.cpu() if z.device.type == "mps" else z).double()
 
 
 CHUNK = 4096
