@@ -177,8 +177,8 @@ def neural_collapse(
 ) -> dict[str, Tensor]:
     """Return NC1 to NC4 (Papyan, Han and Donoho, 2020) by the names of docs/diagnosis.md; all are 0 when collapsed.
 
-    `head` is the classifier, or its weight of shape (classes, d) if it has no bias; row k is for label k. NaN is what
-    cannot be told: NC3 and NC4 without a head, and all of classes that coincide.
+    `head` is the classifier, or its weight of shape (classes, d) if it has no bias; row k is for label k. Unknown is
+    NaN: NC3 and NC4 without a head, and all of classes that coincide.
     """
     found = _by_class(_features(z), y)
     means = centre(found.means)[1]
