@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
+from benchmarks.quotes.first_hour import RECORDS
 from benchmarks.quotes.records import ROOT
 from feddecorr.results.summary import Summary, read_summaries
 
@@ -25,7 +26,7 @@ def _last(run: Summary) -> dict[str, Any] | None:
 def table() -> list[dict[str, Any]]:
     """Return the effective ranks after the last round of all recorded runs without regularizers."""
     found: dict[tuple[int, int], list[tuple[float, bool]]] = defaultdict(list)
-    for run in read_summaries(sorted((ROOT / "results").glob("*.jsonl"))):
+    for run in read_summaries([*sorted((ROOT / "results").glob("*.jsonl")), RECORDS]):
         model = _last(run)
         if model is not None and not run.experiment["regularizers"]:
             homogeneous = str(run.experiment["partition"].get("alpha")) in ("inf", "Infinity")

@@ -24,4 +24,4 @@ def describe(model: nn.Module, test: TensorDataset) -> str:
         output = model(x)
     logits: Tensor = output if isinstance(output, Tensor) else output.logits
     rank = spectral_entropy(seen.z).neg().exp()  # exp of the entropy of the covariance's eigenvalues
-    return f"accuracy {(logits.argmax(1) == y).float().mean():.3f}, effective rank {rank:.1f} of {seen.z.shape[1]}"
+    return f"accuracy {(logits.argmax(1) == y).float().mean():.1%}, effective rank {rank:.1f} of {seen.z.shape[1]}"

@@ -7,10 +7,10 @@ from benchmarks.quotes.places import fill
 from benchmarks.quotes.records import ROOT
 from benchmarks.references import FILE, text
 
+FILE.write_text(text())  # pages quote diagnoses, which compare with it
 for page in (*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))):
     before = page.read_text()
     if (filled := fill(before)) != before:
         page.write_text(filled)
         print(f"{page.relative_to(ROOT)}: written anew")
 draw()
-FILE.write_text(text())

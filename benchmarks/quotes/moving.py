@@ -75,7 +75,7 @@ def moving_picture() -> str:
         HEAD,
         f'<path class="axis" fill="none" d="M{LEFT} {TOP} V{HEIGHT - BOTTOM} H{WIDTH - 20}"/>',
         f'<path class="axis" stroke-dasharray="2 4" d="M{LEFT} {down(LOG_TAU):.1f} H{WIDTH - 20}"/>',
-        f'<text x="{WIDTH - 20}" y="{down(LOG_TAU) - 5:.1f}" text-anchor="end" font-size="12">log τ = −2</text>',
+        f'<text x="{LEFT + 6}" y="{down(LOG_TAU) + 16:.1f}" font-size="12">log τ = −2</text>',
         f'<text x="{WIDTH / 2:.0f}" y="{HEIGHT - 12}" text-anchor="middle">k, index of the singular value</text>',
         f'<text x="18" y="{HEIGHT / 2:.0f}" text-anchor="middle" transform="rotate(-90 18 {HEIGHT / 2:.0f})">'
         "log of the k-th singular value</text>",

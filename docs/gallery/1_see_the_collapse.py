@@ -51,7 +51,7 @@ print("classes  accuracy  significant  effective rank  of local models")
 for classes, record in last.items():
     local_rank = np.mean([model.effective_rank for model in record.local_models.values()])
     numbers = f"{record.significant_singular_values:11} {record.effective_rank:15.1f} {local_rank:16.1f}"
-    print(f"{classes:7} {record.accuracy:9.3f} {numbers}")
+    print(f"{classes:7} {record.accuracy:9.1%} {numbers}")
 
 # %%
 # What helps against it: :doc:`2_cure_it`. All measures: :doc:`has my model collapsed? </docs/diagnosis>`

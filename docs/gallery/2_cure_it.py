@@ -12,7 +12,7 @@ One word more, ``regularizers="feddecorr"``, and the clients keep the dimensions
 import feddecorr
 
 runs = {}
-for name, terms in {"FedAvg": {}, "FedAvg with FedDecorr": {"feddecorr": {"beta": 0.1}}}.items():
+for name, terms in {"FedAvg": {}, "FedAvg + FedDecorr": {"feddecorr": {"beta": 0.1}}}.items():
     experiment = feddecorr.Experiment(
         data="rotated_digits",
         partition={"name": "dirichlet", "alpha": 0.05},
@@ -31,12 +31,15 @@ import numpy as np
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
 for name, records in runs.items():
-    left.plot(np.log(records[-1].singular_values), label=name)
-    right.plot([record.round for record in records], [record.accuracy for record in records], marker="o", label=name)
+    style = {"color": "#3f90da", "linestyle": "--" if "FedDecorr" in name else "-", "label": name}
+    left.plot(np.log(records[-1].singular_values), **style)
+    accuracy = [100 * record.accuracy for record in records]
+    right.plot([record.round for record in records], accuracy, marker="o", **style)
 left.axhline(-2, color="grey", linestyle=":")
-left.set(xlabel="index", ylabel="log of singular value", ylim=(-8, 4), title="the global model's spectrum")
+left.set(xlabel="index", ylabel="log of singular value", ylim=(-8, 4))
+left.set_title("the global model's spectrum")
 left.legend()
-right.set(xlabel="round", ylabel="accuracy", ylim=(0, 1), title="accuracy on test images")
+right.set(xlabel="round", ylabel="accuracy (%)", ylim=(0, 100), title="on test images")
 plt.show()
 
 # %%

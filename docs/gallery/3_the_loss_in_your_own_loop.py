@@ -50,8 +50,8 @@ for panel, (name, model) in zip(panels, models.items(), strict=True):
         accuracy = (model(test).argmax(1) == digits.test.labels).float().mean()
     correlation = torch.corrcoef(seen.z.T).abs()
     drawn = panel.imshow(correlation.numpy(), vmin=0, vmax=1, cmap="viridis")
-    panel.set_title(f"{name}: accuracy {accuracy:.3f}")
-    print(f"{name}: accuracy {accuracy:.3f}, mean absolute correlation {correlation.mean():.3f}")
+    panel.set_title(f"{name}: accuracy {accuracy:.1%}")
+    print(f"{name}: accuracy {accuracy:.1%}, mean absolute correlation {correlation.mean():.3f}")
 figure.colorbar(drawn, ax=panels, label="absolute correlation")
 plt.show()
 

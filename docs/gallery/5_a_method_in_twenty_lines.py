@@ -44,8 +44,9 @@ for method in ("fedavg", Slow(share=0.5), Slow(share=0.2)):
     )
     records = list(feddecorr.run(experiment, feddecorr.RunOptions(rounds=10)))
     name = f"share {method.share:g}" if isinstance(method, Slow) else "FedAvg"
-    panel.plot([record.round for record in records], [record.accuracy for record in records], label=name)
-panel.set(xlabel="round", ylabel="accuracy", ylim=(0, 1))
+    accuracy = [100 * record.accuracy for record in records]
+    panel.plot([record.round for record in records], accuracy, label=name)
+panel.set(xlabel="round", ylabel="accuracy (%)", ylim=(0, 100), title="with FedDecorr")
 panel.legend()
 plt.show()
 

@@ -53,8 +53,8 @@ plt.show()
 
 records = list(feddecorr.run(experiment, feddecorr.RunOptions(rounds=6)))
 figure, panel = plt.subplots(figsize=(5, 3.2), layout="constrained")
-panel.plot([record.round for record in records], [record.accuracy for record in records], marker="o")
-panel.set(xlabel="round", ylabel="accuracy", ylim=(0, 1))
+panel.plot([record.round for record in records], [100 * record.accuracy for record in records], marker="o")
+panel.set(xlabel="round", ylabel="accuracy (%)", ylim=(0, 100))
 plt.show()
 
 # %%

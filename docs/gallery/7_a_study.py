@@ -40,6 +40,7 @@ for run in read_summaries([Path("runs")]):
     settings = run.experiment
     key = settings["partition"]["alpha"], "feddecorr" in settings["regularizers"], settings["seed"]
     found[key] = {name: run.statistic("last", name) for name in ("accuracy", "effective_rank")}
+    found[key]["accuracy"] *= 100  # percent
 
 figure, panels = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
 for panel, name in zip(panels, ("accuracy", "effective_rank"), strict=True):
@@ -48,8 +49,9 @@ for panel, name in zip(panels, ("accuracy", "effective_rank"), strict=True):
             pair = [found[alpha, term, seed][name] for term in (False, True)]
             panel.plot([3 * place, 3 * place + 1], pair, marker="o", color=f"C{place}")
         differences = [found[alpha, True, seed][name] - found[alpha, False, seed][name] for seed in range(3)]
-        print(f"alpha {alpha}, {name}: {np.mean(differences):+.3f} ± {np.std(differences, ddof=1):.3f}")
-    panel.set(title=name.replace("_", " "), xticks=[0, 1, 3, 4], xticklabels=["without", "with"] * 2)
+        print(f"alpha {alpha}, {name}: {np.mean(differences):+.1f} ± {np.std(differences, ddof=1):.1f}")
+    title = "effective rank" if name == "effective_rank" else "accuracy (%)"
+    panel.set(title=title, xticks=[0, 1, 3, 4], xticklabels=["without", "with"] * 2)
     panel.set_xlabel("α = 0.05                            α = 0.5")
 plt.show()
 

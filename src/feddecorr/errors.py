@@ -18,8 +18,8 @@ class RunError(RuntimeError):
 def closest(wrong: str, right: Iterable[str]) -> str | None:
     """Return what was probably meant, if anything is like it."""
     names = sorted(right)
-    close = difflib.get_close_matches(wrong, names, n=1, cutoff=0.5)
-    return next(iter(close or difflib.get_close_matches(wrong.lower(), names, n=1, cutoff=0.5)), None)
+    close = difflib.get_close_matches(wrong, names, n=1) or difflib.get_close_matches(wrong.lower(), names, n=1)
+    return next(iter(close), None)
 
 
 def nearest(wrong: str, right: Iterable[str]) -> str:

@@ -111,8 +111,8 @@ MISTAKES: dict[str, str] = {
     "run =3": "a setting is key=value with a dotted key",
     "run training..lr=3": "a setting is key=value with a dotted key",
     # files, words and options
-    "run experiment.toml": "'experiment.toml' is neither a setting (key=value) nor a file that is there",
-    "run rounds 3": "'rounds' is neither a setting (key=value) nor a file that is there",
+    "run a.toml": "'a.toml' is neither a setting (key=value, without spaces) nor a file that is there",
+    "run rounds 3": "'rounds' is neither a setting (key=value, without spaces) nor a file that is there",
     "run .": ". is not a file",
     "run broken.toml": "broken.toml: ",
     "run binary.toml": "binary.toml: expected text in UTF-8",
@@ -153,14 +153,85 @@ MISTAKES: dict[str, str] = {
     "diagnose --model convnet": "name a data set",
     "list fedporx": "did you mean 'fedprox'?",
     "rnu": "run",
+    # of another kind: spaces, commas, folders, names of other programs, what is said twice or not at all
+    "run lr =0.1": "'lr' is neither a setting (key=value, without spaces)",
+    "run lr:0.1": "'lr:0.1' is neither a setting (key=value, without spaces)",
+    "run lr=1e400": "training.lr: expected a finite number",
+    "run lr=０.１": "training.lr: expected a number",
+    "run lr=0.1%": "training.lr: expected a number",
+    "run alpha=∞": "partition.alpha: expected a number",
+    "run alpha=0.1,0.5": "partition.alpha: expected a number",
+    "run clients=99999999999": "lower clients or partition.minimum",
+    "run data=": "unknown data set ''",
+    "run data=digits,mnist": "did you mean 'digits'?",
+    "run data=nothing": "there are: cifar10",
+    "run method=fed-prox": "did you mean 'fedprox'?",
+    "run model=resnet50": "did you mean 'resnet",
+    "run model=foo.bar": "there are: convnet",
+    "run model=foo:bar": "model 'foo:bar' cannot be imported",
+    "run model=custom": "model.source is required",
+    "run engine=ray": "there are: flower, pool, serial",
+    "run engine=serial workers=2": "it belongs to engine=flower, engine=pool",
+    "run device=tpu": "device=tpu cannot be used here: say cpu",
+    "run device=cuda:99": "device=cpu can",
+    "run twice.toml": "twice.toml: Cannot overwrite a value (at line 2, column 11)",
+    "run unquoted.toml": "unquoted.toml: Invalid value (at line 1",
+    "run marked.toml lr=-1": "training.lr: expected more than 0",
+    "run lists.json": "lists.json: expected a table of settings, found list",
+    "run nan.toml": "training.lr: expected a finite number, not nan",
+    "run help": "'help' is neither a setting",
+    "run -lr 0.1": "is no option but a setting, which has no dashes: lr=0.1",
+    "run --data digits": "--data is no option but a setting, which has no dashes: data=digits",
+    "help": "There are: demo, run, resume",
+    "train": "There are: demo, run, resume",
+    "Run": "Did you mean 'run'?",
+    "data fetch cifar10": "There are: list, get, verify, where",
+    "data get": "Missing argument 'NAME'",
+    "data get cifar": "did you mean 'cifar10'?",
+    "demo rounds=1": "Got unexpected extra argument (rounds=1)",
+    "show broken.toml": "name a run's directory",
+    "show folder": "folder is a folder of runs: name one of them, such as folder/a",
+    "diagnose folder": "folder is a folder of runs: name one of them, such as folder/a",
+    "resume folder": "folder is a folder of runs: name one of them, such as folder/a",
+    "probe": "nothing to probe: name a run",
+    "diagnose --features broken.toml": "files of features end in .npy",
+    "diagnose --features nothing.npy": "there is no file nothing.npy",
+    "diagnose --model convnet --data nothing": "unknown data set 'nothing'",
+    "sweep": "there is nothing to vary",
+    "sweep --over lr=1 --over lr=2 --dry-run": "--over lr is said twice",
+    "sweep --over seed=1,2 --seeds 2 --dry-run": "seeds are both counted and listed",
+    "sweep --over lr=0.1,0.2 --where x --dry-run": "'x' is neither true nor false",
+    "sweep --over lr=0.1,0.2 --where method --dry-run": "'method' is neither true nor false",
+    "sweep --over lr=0.1,0.2 --where 'lr --dry-run": "is no condition",
+    "sweep wrong.toml --dry-run": "sweep: unknown option 'alpha': there are: over, seeds, where",
+    "sweep --over lr=0.1,0.2 --seeds 0": "'--seeds': 0 is not at least 1",
+    "reproduce": "'feddecorr reproduce --list' shows them all",
+    "reproduce beta alpha=0.3 --dry-run": "runs of this study are told apart by it",
+    "reproduce cifar10 regularizers=none --dry-run": "runs of this study are told apart by it",
+    "reproduce table1": "table1 is cifar10 and cifar100",
+    "reproduce beta --scale tiny": "unknown scale 'tiny'",
+    "reproduce beta lr=fast --dry-run": "training.lr: expected a number",
+    "records folder -o x.csv": "x.csv: records end in .jsonl",
+    "claims nothing": "nothing",
+    "convert-beta x": "'x' is not a number",
+    "privacy clients=10": "choose transforms=private",
+    "theory flow dim=0": "dim: expected",
 }
 
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Go to a folder with two files that hold no settings."""
+    """Go to a folder with files of settings that are wrong, and a folder of runs."""
     (tmp_path / "broken.toml").write_text("rounds = = 3")
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
+    (tmp_path / "twice.toml").write_text("rounds = 3\nrounds = 4\n")
+    (tmp_path / "unquoted.toml").write_text("data = digits\n")
+    (tmp_path / "marked.toml").write_bytes(b"\xef\xbb\xbfrounds = 2\n")  # as editors on Windows write it
+    (tmp_path / "wrong.toml").write_text("rounds = 1\n[sweep]\nalpha = [0.1, 0.5]\n")
+    (tmp_path / "lists.json").write_text("[1, 2]")
+    (tmp_path / "nan.toml").write_text("training.lr = nan\n")
+    (tmp_path / "folder" / "a").mkdir(parents=True)
+    (tmp_path / "folder" / "a" / "experiment.json").write_text("{}")
     monkeypatch.chdir(tmp_path)
 
 

@@ -1,14 +1,21 @@
 """What people type first works, or is answered by what works."""
 
 import io
+import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, cast
 
+import click
 import pytest
-from command_line import CommandLine
+from command_line import CommandLine, get_command
 from small import small, write_settings
 
+from feddecorr.cli import app
 from feddecorr.cli.console import print_table
+from feddecorr.runs.evaluation import evaluated_images
 from feddecorr.runs.pipeline import run
+from feddecorr.settings.short_keys import read_settings
 
 
 def test_a_kind_is_listed_by_its_name(feddecorr: CommandLine) -> None:
@@ -61,12 +68,63 @@ def test_names_and_sentences_are_whole_in_eighty_columns(
             return True
 
     monkeypatch.setenv("COLUMNS", "80")
-    assert "..." not in feddecorr("--help").out.partition("Commands:")[2]
+    for group in ((), ("data",), ("flower",), ("theory",)):
+        assert "..." not in feddecorr(*group, "--help").out.partition("Commands:")[2]
     shown = Terminal()
     monkeypatch.setattr("sys.stdout", shown)
     name = "evaluation.measures.explained_variance.components"
     print_table(["setting", "default"], [[name, "word " * 40]])
     assert name in shown.getvalue()
+
+
+def commands(group: click.Group, *words: str) -> Iterator[tuple[str, ...]]:
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from commands(command, *words, name)
+        else:
+            yield *words, name
+
+
+@pytest.mark.parametrize("words", list(commands(cast("click.Group", get_command(app)))), ids=" ".join)
+def test_examples_of_the_help_are_whole_and_values_are_words(
+    feddecorr: CommandLine, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    """Each can be pasted into a shell as it stands, whatever the terminal's width, and fits into 80 columns."""
+
+    def examples() -> list[str]:
+        shown = feddecorr(*words, "--help").out.replace("\\\n", "")
+        return [line.strip() for line in shown.splitlines() if line.startswith("      feddecorr")]
+
+    monkeypatch.setenv("COLUMNS", "300")
+    wide = examples()
+    monkeypatch.setenv("COLUMNS", "60")
+    assert examples() == wide
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = feddecorr(*words, "--help").out
+    assert max(map(len, shown.splitlines())) <= 80
+    assert len(wide) == shown.count(" feddecorr ") - shown.count("Usage: feddecorr ")
+    assert not re.search(r"--\S+ (TEXT|INTEGER|FLOAT)", shown)
+
+
+def test_spaces_around_a_setting_and_its_value_do_not_matter() -> None:
+    assert read_settings(["lr = 0.1", "data= digits"]) == read_settings(["lr=0.1", "data=digits"])
+
+
+def test_the_work_of_very_many_rounds_is_counted_at_once() -> None:
+    experiment, options = small("rounds=7", "evaluation.every=3", "evaluation.final=2")
+
+    def evaluated(**settings: Any) -> int:
+        changed = options.model_copy(
+            update={"rounds": settings.pop("rounds", 7), "evaluation": options.evaluation.model_copy(update=settings)}
+        )
+        return evaluated_images(experiment, changed, 100, 10)
+
+    cohort = int(experiment.cohort)
+    assert evaluated() == 10 * 3  # rounds 3, 6 and 7
+    assert evaluated(clients=True) == 10 * 3 * (1 + cohort)
+    assert evaluated(clients="last") == 10 * (3 + cohort)
+    assert evaluated(final=100) == 10 * 7
+    assert evaluated(rounds=3 * 10**15) == 10 * (10**15 + 1)
 
 
 def test_a_batch_of_one_is_refused_where_the_network_has_batch_statistics(

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from small import SETTINGS, result
-from torch.utils.data import IterableDataset, TensorDataset
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from feddecorr import Experiment, RunOptions, UserError, resume, run
 from feddecorr.settings.flat import parse_settings
@@ -98,10 +98,19 @@ class Stream(IterableDataset[int]):
     [
         ((PIXELS,), "not a tuple of 1"),
         ((PIXELS, LABELS, PIXELS), "not a tuple of 3"),
-        ([PIXELS, LABELS], "a data set is a name or a table of options"),
+        ([PIXELS, LABELS], r"data in memory are \(x, y\), .*; not a list"),
+        (PIXELS, "not a ndarray"),
+        (DataLoader(TensorDataset(FLOATS)), "not a DataLoader"),
+        (None, "a data set is a name or a table of options"),
         (Stream(), "Stream has no length"),
         (TensorDataset(FLOATS), r"TensorDataset\[0\] is no pair"),
-        ((PIXELS, LABELS / 2), "y is float64"),
+        ((PIXELS, LABELS / 2), r"y is float64 of shape \(\d+,\); expected \d+ whole numbers from 0 on$"),
+        ((PIXELS, LABELS.astype(float)), r"y = y.astype\(int\)$"),
+        ((PIXELS, np.eye(LABELS.max() + 1)[LABELS]), r"y = y.argmax\(1\)$"),
+        (
+            (np.where(FLOATS > 0.9, np.nan, FLOATS), LABELS),
+            r"x: \d+ values are missing or infinite, the first in image",
+        ),
         ((FLOATS * 2 - 1, LABELS), "x is float32 from -1 to 1; expected uint8, or floats from 0 to 1, .* x = "),
         (([[1, 2], [3]], LABELS), "x is no array of numbers"),
         ((np.full((60, 2), np.nan), LABELS), "x: row 1, column 1 is missing"),

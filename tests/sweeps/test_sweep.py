@@ -116,7 +116,7 @@ def test_seeds_can_be_named() -> None:
         (["methd=fedavg"], {}, "unknown option 'methd': did you mean 'method'?"),
         (["method=fedavg,moon", "method.muu=1"], {}, "nothing that is chosen in this sweep has an option 'method.muu'"),
         ([], {"over": {"clients": []}}, "sweep.over: clients has no values"),
-        ([], {"sedes": 3}, "sweep.unknown option 'sedes': did you mean 'seeds'?"),
+        ([], {"sedes": 3}, "sweep: unknown option 'sedes': did you mean 'seeds'?"),
         (["clients=2"], {"where": ["clients = 3"]}, "no combination of the sweep is left"),
     ],
 )

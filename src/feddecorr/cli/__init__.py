@@ -16,7 +16,7 @@ import typer
 import typer.core
 
 from feddecorr import interrupts
-from feddecorr.cli.console import escape_unprintable, print_text, say
+from feddecorr.cli.console import Commands, escape_unprintable, print_text, say
 from feddecorr.cli.data import data_app
 from feddecorr.cli.diagnose import diagnose
 from feddecorr.cli.export import export, records
@@ -33,22 +33,15 @@ from feddecorr.errors import SHORT_OF, RunError, UserError, explain_refusal
 USER, FAILURE, INTERRUPTED = 2, 1, 130
 """Exit codes: for what the user must change, for a failure, and after Ctrl-C (128 + SIGINT)."""
 
+ALLOCATOR = "can't allocate memory"
+"""What PyTorch says, in an error of no kind of its own, where NumPy raises a MemoryError."""
+
 typer.core.HAS_RICH = False  # help is plain text; otherwise it has backslashes before its brackets
-
-
-class WholeSentences(typer.core.TyperGroup):
-    """A group whose help says of each command the whole first sentence, in as many lines as it takes."""
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write all commands."""
-        found = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, each.get_short_help_str(1000)) for name, each in found if each is not None])
 
 
 app = typer.Typer(
     name="feddecorr",
-    cls=WholeSentences,
+    cls=Commands,
     help="See and cure dimensional collapse in heterogeneous federated learning.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -128,7 +121,8 @@ def _explain_usage(error: click.ClickException) -> str:
         return f"error: {error.option_name} is no option but a setting, which has no dashes: {setting}"
     shown = io.StringIO()
     error.show(shown)
-    return shown.getvalue().rstrip()
+    said = shown.getvalue().rstrip().replace("a valid float", "a number").replace("a valid integer", "a whole number")
+    return said.replace("in the range x>=", "at least ")
 
 
 def _as_setting(error: click.NoSuchOption) -> str | None:
@@ -153,11 +147,12 @@ def _explain(error: Exception) -> tuple[str, int]:
             return f"error: {error}", USER
         case RunError():
             cause = error.__cause__
-            traced = f"{cause}\n" if cause is not None and not isinstance(cause, OSError) else ""
+            told = cause is None or isinstance(cause, OSError) or str(cause) in str(error)
+            traced = "" if told else f"{cause}\n"
             return f"{traced}error: {error}", FAILURE
         case OSError():
             return f"error: {explain_refusal(error)}", FAILURE if error.errno in SHORT_OF else USER
-        case MemoryError():
+        case MemoryError() | RuntimeError() if isinstance(error, MemoryError) or ALLOCATOR in str(error):
             advice = "free some, or use a smaller training.batch or fewer engine.workers"
             return f"error: there is not enough memory: {advice}", FAILURE
     return "".join(traceback.format_exception(error)).rstrip(), FAILURE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -11,7 +12,9 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import click
 import typer
+import typer.core
 
 from feddecorr.core.text import one_line, visible
 from feddecorr.errors import RunError
@@ -29,6 +32,42 @@ TrustOption = Annotated[
 Words = Annotated[
     list[str] | None, typer.Argument(metavar="[FILE.toml] [KEY=VALUE]...", help="Settings; later ones win.")
 ]
+
+
+VALUES = {"path": "PATH", "integer": "NUMBER", "integer range": "NUMBER", "float": "NUMBER"}
+"""What the help calls an option's value, by its type; words by the option's name."""
+
+
+class Commands(typer.core.TyperGroup):
+    """A group of commands whose help says whole sentences, and leaves the lines of examples as they are."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a command; what is indented in its help is marked as click has it, so that it is not wrapped."""
+        found = super().get_command(ctx, cmd_name)
+        for option in found.params if found is not None else ():
+            if isinstance(option, click.Option) and not option.is_flag and option.metavar is None:
+                option.metavar = VALUES.get(option.type.name, str(option.name).upper())
+        if found is not None:
+            found.help = re.sub(r"\n\n(?=    )", "\n\n\b\n", found.help or "")
+        return found
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find a command by its name; where none is like it, say which there are."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            said = error.format_message()
+            if "Did you mean" in said:
+                raise
+            raise click.UsageError(f"{said} There are: {', '.join(self.list_commands(ctx))}.", ctx) from None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write all commands, each in as many lines as it takes."""
+        found = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, each.get_short_help_str(1000)) for name, each in found if each is not None])
 
 
 def escape_unprintable() -> None:

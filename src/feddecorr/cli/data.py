@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from feddecorr.cli.console import JsonOption, print_json, print_result, print_table, print_text, say
+from feddecorr.cli.console import Commands, JsonOption, print_json, print_result, print_table, print_text, say
 from feddecorr.cli.progress import Progress
 from feddecorr.errors import UserError
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from feddecorr.data.dataset import Data, Dataset
 
 data_app = typer.Typer(
+    cls=Commands,
     help="Fetch, check and find data sets.",
     no_args_is_help=True,
     add_completion=False,
@@ -30,7 +31,9 @@ MaybeName = Annotated[str | None, typer.Argument(metavar="[NAME]", help="One dat
 def list_data(json: JsonOption = False) -> None:
     """Show all data sets, and which of them are on this machine.
 
-    Example:  feddecorr data list
+    For example:
+
+        feddecorr data list
     """
     from feddecorr.data import DATA
 
@@ -55,9 +58,10 @@ def get(
 ) -> None:
     """Fetch a data set into the cache and verify it, unless it is there already.
 
-    Example:  feddecorr data get cifar10
+    For example:
 
-    Example:  feddecorr data get cifar100 --from Downloads/cifar-100-python.tar.gz
+        feddecorr data get cifar10
+        feddecorr data get cifar100 --from Downloads/cifar-100-python.tar.gz
     """
     from feddecorr.data import cache
     from feddecorr.data.public import PublicData, fetch, read_copy
@@ -83,7 +87,9 @@ def get(
 def verify(name: MaybeName = None, json: JsonOption = False) -> None:
     """Check data sets against their official sizes and digests.
 
-    Example:  feddecorr data verify cifar10
+    For example:
+
+        feddecorr data verify cifar10
     """
     from feddecorr.data import DATA
 
@@ -109,7 +115,9 @@ def verify(name: MaybeName = None, json: JsonOption = False) -> None:
 def where(name: MaybeName = None, json: JsonOption = False) -> None:
     """Print the cache folder (FEDDECORR_DATA sets another), or the file of a data set in it.
 
-    Example:  feddecorr data where
+    For example:
+
+        feddecorr data where
     """
     from feddecorr.data.cache import cache_folder, load, stored_file
     from feddecorr.data.public import PublicData

@@ -58,24 +58,21 @@ def diagnose(  # noqa: PLR0913, PLR0917 - one parameter for each option of the c
     trust: TrustOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Has my model collapsed? In numbers, words and a picture, for any number of models side by side.
+    r"""Has my model collapsed? In numbers, words and a picture, for any number of models side by side.
 
     Runs: the newest global model is stored; local models are retrained for one round, to the same bits. An older
     round takes as long as the run took to reach it.
 
         feddecorr diagnose runs/a runs/b --clients all
-
         feddecorr diagnose runs/a --round 5 --clients 0,3 --on train
-
         feddecorr diagnose runs/a --averaging --layers
-
         feddecorr diagnose --updates runs/a
 
     Features of any framework, and any PyTorch model:
 
         feddecorr diagnose --features z.npy --labels y.npy
-
-        feddecorr diagnose --model my_module:build --weights w.safetensors --data cifar10
+        feddecorr diagnose --model my_module:build --weights w.safetensors \
+            --data cifar10
 
     The representation is the input of the classifier, or of --layer. docs/diagnosis.md explains the measures.
     """

@@ -18,7 +18,8 @@ def export(
     to: Annotated[
         str | None,
         typer.Option(
-            help="safetensors, torchscript, onnx, tensorboard, wandb, mlflow or your own tracker; a table by default."
+            metavar="FORMAT",
+            help="safetensors, torchscript, onnx, tensorboard, wandb, mlflow or your own tracker; a table by default.",
         ),
     ] = None,
     out: Annotated[
@@ -108,10 +109,12 @@ def records(
     One line of JSON per run: its settings, the command that repeats it, the numbers of every round, the last
     spectrum, and where it ran. Of several copies of a run, the one with the most rounds is taken.
 
-    Example:  feddecorr records studies/small/runs -o results/small.jsonl
+        feddecorr records studies/small/runs -o results/small.jsonl
     """
     from feddecorr.results.summary import write_summaries
 
+    if out.suffix != ".jsonl":
+        raise UserError(f"{out}: records end in .jsonl, as whatever reads them expects")
     summaries = choose_runs(sources, where)
     write_summaries(out, summaries)
     size = out.stat().st_size

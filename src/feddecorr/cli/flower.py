@@ -8,12 +8,13 @@ from typing import Annotated
 
 import typer
 
-from feddecorr.cli.console import JsonOption, TrustOption, Words, print_json, print_result, print_text, say
+from feddecorr.cli.console import Commands, JsonOption, TrustOption, Words, print_json, print_result, print_text, say
 from feddecorr.config.overrides import said
 from feddecorr.core.trust import Trust
 from feddecorr.errors import RunError, UserError
 
 flower_app = typer.Typer(
+    cls=Commands,
     help="Deploy a federation on Flower.",
     no_args_is_help=True,
     add_completion=False,
@@ -32,7 +33,8 @@ def app(
     directory: AppFolder,
     words: Words = None,
     out: Annotated[
-        Path | None, typer.Option(help="Directory of the run, on the ServerApp's machine; by default in runs/.")
+        Path | None,
+        typer.Option("--out", "-o", help="Directory of the run, on the ServerApp's machine; by default in runs/."),
     ] = None,
     test: Annotated[
         str, typer.Option(metavar="DATA", help="Data set whose test images the server evaluates on, if any.")
@@ -40,13 +42,14 @@ def app(
     trust: TrustOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Write an experiment as a Flower app: a pyproject.toml that names our components, with nothing to install.
+    r"""Write an experiment as a Flower app: a pyproject.toml that names our components, with nothing to install.
 
     Each SuperNode says which client it is and where its images are:
     flower-supernode … --node-config "client=3 data='folder:/srv/pictures'"; without data, it takes its part of
     the experiment's data set. 'feddecorr flower run DIR' or 'flwr run DIR' starts or resumes the run.
 
-    Example:  feddecorr flower app apps/a data=nodes clients=3 method=scaffold regularizers=feddecorr
+        feddecorr flower app apps/a data=nodes clients=3 method=scaffold \
+            regularizers=feddecorr
     """
     from feddecorr.deployment.app import write_app
     from feddecorr.flower.engine import Flower
@@ -76,7 +79,9 @@ def run(
 ) -> None:
     """Run an app like 'flwr run', show its log, and exit with 1 if the run fails.
 
-    Example:  feddecorr flower run apps/a lab
+    For example:
+
+        feddecorr flower run apps/a lab
     """
     from feddecorr.deployment.app import run_app
 
@@ -99,7 +104,7 @@ def clean(
     Without its memory, a client cannot continue a run of SCAFFOLD or FedDyn; pictures are decoded again when needed.
     Other files are left alone.
 
-    Example:  feddecorr flower clean --memory /var/lib/feddecorr
+        feddecorr flower clean --memory /var/lib/feddecorr
     """
     from feddecorr.data.cache import cache_folder
     from feddecorr.flower.node import DEFAULT_MEMORY, find_files, remove_files
@@ -128,9 +133,12 @@ def proxy(
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "0.0.0.0",  # noqa: S104 - it faces the network
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")] = 9443,
 ) -> None:
-    """Expose only a SuperLink's Fleet API: SuperNodes can connect, nobody can register keys or start runs.
+    r"""Expose only a SuperLink's Fleet API: SuperNodes can connect, nobody can register keys or start runs.
 
-    Example:  feddecorr flower proxy 127.0.0.1:8443 --ca ca.crt --certfile server.crt --keyfile server.key
+    In front of a SuperLink that listens on the loopback alone:
+
+        feddecorr flower proxy 127.0.0.1:8443 --ca ca.crt \
+            --certfile server.crt --keyfile server.key
     """
     from feddecorr.flower.fleet_proxy import serve
 

@@ -28,9 +28,10 @@ def list_configs(
 ) -> None:
     """List everything that can be chosen by name; for one family or one name, with all options.
 
-    Example:  feddecorr list methods
+    For example:
 
-    Example:  feddecorr list fedprox
+        feddecorr list methods
+        feddecorr list fedprox
     """
     from feddecorr.config.experiment import Experiment
     from feddecorr.config.training import CHOICES, Evaluation, Training

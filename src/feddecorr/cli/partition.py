@@ -19,7 +19,9 @@ MOST_SHADED = 100
 
 def partition(
     words: Words = None,
-    out: Annotated[Path | None, typer.Option(help="JSON file for the split, to be read by partition=file.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="JSON file for the split, to be read by partition=file.")
+    ] = None,
     picture: Annotated[Path, typer.Option(help="HTML file for the picture of the split.")] = Path("partition.html"),
     trust: TrustOption = False,
     json: JsonOption = False,
@@ -28,10 +30,8 @@ def partition(
 
     Takes the same settings as 'run'; only data, partition, clients and seed matter:
 
-        feddecorr partition data=digits clients=10 partition=dirichlet partition.alpha=0.05
-
-        feddecorr partition partition=classes partition.per_client=2 --out split.json
-
+        feddecorr partition data=digits clients=10 partition=dirichlet alpha=0.05
+        feddecorr partition partition=classes per_client=2 --out split.json
         feddecorr run partition=file partition.path=split.json
     """
     from feddecorr.partition.external import write_split
@@ -83,11 +83,13 @@ def privacy(
     delta: Annotated[float | None, typer.Option(help="By default, 1 / (10 × clients).")] = None,
     json: JsonOption = False,
 ) -> None:
-    """Print the client-level differential privacy (epsilon, delta) that a run has spent, or will spend.
+    r"""Print the client-level differential privacy (epsilon, delta) that a run has spent, or will spend.
 
-    Example:  feddecorr privacy clients=1000 participation=0.05 rounds=100 transforms=private
+    Of settings, as they would be run, or of a run, as far as it has come:
 
-    Example:  feddecorr privacy runs/a --delta 1e-5
+        feddecorr privacy clients=1000 participation=0.05 rounds=100 \
+            transforms=private
+        feddecorr privacy runs/a --delta 1e-5
     """
     from feddecorr.runs.directory import RunDirectory
     from feddecorr.server.accounting import privacy_spent
@@ -117,20 +119,21 @@ def privacy(
 
 def convert_beta(  # noqa: PLR0913, PLR0917 - one parameter for each option of the command
     beta: Annotated[float, typer.Argument(help="The beta to convert.")],
-    source: Annotated[str, typer.Option("--from", help="Its scale: paper or released.")],
-    target: Annotated[str, typer.Option("--to", help="The scale to convert to: paper or released.")],
+    source: Annotated[str, typer.Option("--from", metavar="SCALE", help="Its scale: paper or released.")],
+    target: Annotated[str, typer.Option("--to", metavar="SCALE", help="The scale to convert to: paper or released.")],
     batch: Annotated[int, typer.Option(help="Batch size.")],
     dimensions: Annotated[int, typer.Option(help="Width of the representation.")],
     to_batch: Annotated[int | None, typer.Option(help="Batch size there, if another.")] = None,
     to_dimensions: Annotated[int | None, typer.Option(help="Width of the representation there, if another.")] = None,
     json: JsonOption = False,
 ) -> None:
-    """Convert FedDecorr's beta between the paper's formula and its authors' code, batch sizes and widths.
+    r"""Convert FedDecorr's beta between the paper's formula and its authors' code, batch sizes and widths.
 
     'released' is what the authors' code computes, and the default here; 'paper' is equation 8. Where the two losses
     differ by more than a factor, the conversion is refused.
 
-    Example:  feddecorr convert-beta 0.1 --from released --to paper --batch 64 --dimensions 512
+        feddecorr convert-beta 0.1 --from released --to paper --batch 64 \
+            --dimensions 512
     """
     before = LossScale(source, batch, dimensions)
     there = batch if to_batch is None else to_batch, dimensions if to_dimensions is None else to_dimensions

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from feddecorr.cli.console import JsonOption, TrustOption, number, print_json, print_table, print_text, say
+from feddecorr.cli.console import JsonOption, TrustOption, number, percent, print_json, print_table, print_text, say
 from feddecorr.cli.diagnose import model_settings, refuse_if
 from feddecorr.config.overrides import read_overrides, said
 from feddecorr.core.trust import Trust
@@ -40,18 +40,19 @@ def probe(  # noqa: PLR0913, PLR0917 - one parameter for each option of the comm
     trust: TrustOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Are the features bad, or is the head? Test new heads on the frozen features.
+    r"""Are the features bad, or is the head? Test new heads on the frozen features.
 
     A linear head by ridge regression in closed form, and the vote of the 20 nearest neighbours, learn from the
     representations of the training images and are tested on those of the test images, next to the model's own head:
 
         feddecorr probe runs/a runs/b
-
-        feddecorr probe --model my_module:build --weights w.safetensors --data cifar10
+        feddecorr probe --model my_module:build --weights w.safetensors \
+            --data cifar10
 
     Features of any framework:
 
-        feddecorr probe --features train.npy --labels train_labels.npy --test-features z.npy --test-labels y.npy
+        feddecorr probe --features train.npy --labels train_labels.npy \
+            --test-features z.npy --test-labels y.npy
 
     docs/which-effective-rank.md has the formulas.
     """
@@ -116,7 +117,17 @@ def _print(found: Sequence[Probed], *, json: bool) -> None:
     known = {
         heading: name for heading, name in COLUMNS.items() if any(getattr(each, name) is not None for each in found)
     }
-    lines = [[each.name, *(number(getattr(each, name), 3) for name in known.values())] for each in found]
+    lines = [
+        [
+            each.name,
+            *(
+                number(value, 1) if name == "effective_rank" else percent(value)
+                for name in known.values()
+                for value in [getattr(each, name)]
+            ),
+        ]
+        for each in found
+    ]
     print_table(["model", *known], lines)
     print_text("")
     for each in found:

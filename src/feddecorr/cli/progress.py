@@ -204,4 +204,5 @@ def duration(seconds: float) -> str:
         return f"{minutes} min"
     if minutes < 48 * 60:
         return f"{minutes // 60} h {minutes % 60} min"
-    return f"{minutes / 60 / 24:.1f} days"
+    days = minutes / 60 / 24
+    return f"{days:.1f} days" if days < 1000 else f"{days / 365:.0f} years"

@@ -35,26 +35,30 @@ if TYPE_CHECKING:
 
 def run(
     words: Words = None,
-    out: Annotated[Path | None, typer.Option(help="Directory of the run; by default, a new one in runs/.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Directory of the run; by default, a new one in runs/.")
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what there is to do and how long it takes; keep nothing.")
     ] = False,
     trust: TrustOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Train a federation and record the run in a directory.
+    r"""Train a federation and record the run in a directory.
 
     A bare name chooses a kind, dotted keys set its options ('feddecorr list' shows them all):
 
-        feddecorr run data=digits clients=10 partition=dirichlet partition.alpha=0.05 model=convnet
-        regularizers=feddecorr regularizers.feddecorr.beta=0.1 rounds=20 engine=pool --out runs/a
+        feddecorr run data=digits clients=10 partition=dirichlet \
+            partition.alpha=0.05 model=convnet regularizers=feddecorr \
+            regularizers.feddecorr.beta=0.1 rounds=20 engine=pool --out runs/a
 
     Rounds, engine, device, evaluation and trackers only say how to run it ('feddecorr list options'). Everything
     else defines the experiment: equal experiments give the same model, bit for bit.
 
-    With a TOML file:  feddecorr run experiment.toml seed=1 --out runs/b
+    Settings from a file, and how long it will take:
 
-    How long will it take?  feddecorr run experiment.toml --dry-run
+        feddecorr run experiment.toml seed=1 --out runs/b
+        feddecorr run experiment.toml --dry-run
     """
     experiment, options = _parse(words or [], Trust(said(words or []), files=trust))
     if dry_run:
@@ -96,8 +100,10 @@ def _estimate(experiment: Experiment, options: RunOptions, *, json: bool) -> Non
     )
     print_text(f"evaluation: {work.evaluated} images in all")
     if memory:
-        print_text(f"memory: about {memory / 1e9:.1f} GB in each of {count + (count > 1)} processes")
-    per_image = f"{1000 * image:.2g} ms for an image of training, {count} at a time"
+        of_each = f" in each of {count + 1} processes" if count > 1 else ""
+        print_text(f"memory: about {memory / 1e9:.1f} GB{of_each}")
+    at_a_time = f", {count} at a time" if count > 1 else ""
+    per_image = f"{1000 * image:.2g} ms for an image of training{at_a_time}"
     print_text(f"time: about {duration(seconds)} ({per_image}, measured just now on {options.device})")
 
 
@@ -112,9 +118,12 @@ def resume(
 ) -> None:
     """Resume a run after any interruption; the result is that of a run that never stopped.
 
-    Example:  feddecorr resume runs/a
+        feddecorr resume runs/a
+        feddecorr resume runs/a rounds=50
 
-    If the run uses code of your own, name it again:  feddecorr resume runs/a method=my_module:Mine
+    If the run uses code of your own, name it again:
+
+        feddecorr resume runs/a method=my_module:Mine
     """
     from feddecorr.runs.directory import RunDirectory
     from feddecorr.runs.pipeline import resume as pipeline_resume
@@ -150,7 +159,9 @@ DEMO_RUNS: dict[str, dict[str, Any]] = {
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Directory for the three runs and the report.")] = Path("feddecorr-demo"),
+    out: Annotated[Path, typer.Option("--out", "-o", help="Directory for the three runs and the report.")] = Path(
+        "feddecorr-demo"
+    ),
     json: JsonOption = False,
 ) -> None:
     """See the collapse and the cure on handwritten digits, which come with the package; takes about a minute.
@@ -158,7 +169,7 @@ def demo(
     Ten clients train the same network from the same start: with the same classes (even), with very different ones
     (skewed: Dirichlet, alpha 0.05), and with FedDecorr (cured). Run it again to continue after an interruption.
 
-    Example:  feddecorr demo --out my-demo
+        feddecorr demo --out my-demo
     """
     _start_workers(DEMO_SETTINGS)
     from feddecorr.settings.flat import parse_settings

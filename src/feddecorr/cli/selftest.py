@@ -46,7 +46,9 @@ def selftest(
 ) -> None:
     """Try the laws of runs on your own device: equal bits, engines, resuming, the processor's numbers, speed.
 
-    Example:  feddecorr selftest --device cuda model=resnet18
+    For example:
+
+        feddecorr selftest --device cuda model=resnet18
     """
     from feddecorr.core import devices
     from feddecorr.runs.directory import environment

@@ -66,7 +66,7 @@ def show(
 
     Accuracy is in percent; with --json, a fraction.
 
-    Example:  feddecorr show runs/a
+        feddecorr show runs/a
     """
     from feddecorr.runs.directory import RunDirectory
 
@@ -121,9 +121,10 @@ def report(
 ) -> None:
     """Compare any number of runs on one HTML page that needs no network.
 
-    Example:  feddecorr report runs/a runs/b -o report.html
+    For example:
 
-    Example:  feddecorr report runs
+        feddecorr report runs/a runs/b -o report.html
+        feddecorr report runs
     """
     from feddecorr.report.runs_page import write_report
 
@@ -141,7 +142,7 @@ def watch(
 
     Runs that start later in the folder are added. Only this machine can see the page; Ctrl-C ends it.
 
-    Example:  feddecorr watch runs
+        feddecorr watch runs
     """
     import webbrowser
 
@@ -163,8 +164,12 @@ def watch(
 def table(  # noqa: PLR0913, PLR0917 - one parameter for each option of the command
     sources: Sources,
     where: WhereOption = None,
-    by: Annotated[list[str] | None, typer.Option(help="A setting to group by first; repeatable.")] = None,
-    columns: Annotated[str | None, typer.Option(help="A setting whose values become columns.")] = None,
+    by: Annotated[
+        list[str] | None, typer.Option(metavar="SETTING", help="A setting to group by first; repeatable.")
+    ] = None,
+    columns: Annotated[
+        str | None, typer.Option(metavar="SETTING", help="A setting whose values become columns.")
+    ] = None,
     measure: Annotated[str, typer.Option(help="What to show: accuracy (in percent), effective_rank, …")] = "accuracy",
     statistic: Annotated[
         str, typer.Option(help="With --columns: last, last_ten (mean of ten rounds) or best.")
@@ -175,15 +180,15 @@ def table(  # noqa: PLR0913, PLR0917 - one parameter for each option of the comm
     out: Annotated[Path | None, typer.Option("--out", "-o", help="A file to write instead of printing.")] = None,
     json: JsonOption = False,
 ) -> None:
-    """Print mean ± standard deviation over seeds, with runs grouped by the settings in which they differ.
+    r"""Print mean ± standard deviation over seeds, with runs grouped by the settings in which they differ.
 
     Of runs that differ in their regularizers alone, that with the largest mean is bold (in plain columns, it has an
     asterisk); where there are none, the largest mean of each column. Only runs that differ in nothing but the seed
     are averaged. LaTeX needs the package booktabs. Accuracy is in percent; with --json, a fraction.
 
         feddecorr table runs --columns partition.alpha --format latex -o table.tex
-
-        feddecorr table results/small.jsonl --where 'method = fedavg' --measure effective_rank
+        feddecorr table results/small.jsonl --where 'method = fedavg' \
+            --measure effective_rank
     """
     from feddecorr.results.tables import FORMATS, tabulate, to_text
 
@@ -207,8 +212,10 @@ def table(  # noqa: PLR0913, PLR0917 - one parameter for each option of the comm
 
 def compare(
     sources: Sources,
-    pair: Annotated[str, typer.Option(help="The setting in which the two runs of a pair differ.")] = "regularizers",
-    by: Annotated[list[str] | None, typer.Option(help="A setting to group by; repeatable.")] = None,
+    pair: Annotated[
+        str, typer.Option(metavar="SETTING", help="The setting in which the two runs of a pair differ.")
+    ] = "regularizers",
+    by: Annotated[list[str] | None, typer.Option(metavar="SETTING", help="A setting to group by; repeatable.")] = None,
     measure: Annotated[str, typer.Option(help="What to compare: accuracy, effective_rank, …")] = "accuracy",
     where: WhereOption = None,
     json: JsonOption = False,
@@ -219,7 +226,7 @@ def compare(
     (Student's t), and in how many seeds the second was better. Accuracy is in percentage points; with --json, a
     fraction.
 
-    Example:  feddecorr compare studies/small/runs --by method --pair regularizers
+        feddecorr compare studies/small/runs --by method --pair regularizers
     """
     from feddecorr.results.pairing import compare_runs
 
@@ -266,19 +273,19 @@ def figure(
     sources: Sources,
     out: Annotated[Path, typer.Option("--out", "-o", help="The file to write: .pdf, .svg or .png.")],
     panels: Annotated[
-        list[str] | None, typer.Option(help="A setting to draw one panel per value of; repeatable.")
+        list[str] | None, typer.Option(metavar="SETTING", help="A setting to draw one panel per value of; repeatable.")
     ] = None,
     where: WhereOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Draw one of the paper's figures from any runs, for a two-column page.
+    r"""Draw one of the paper's figures from any runs, for a two-column page.
 
     One line per combination of settings: the mean over seeds, with a band of one standard deviation. Colours suit
     colour-blind readers, and fonts are embedded.
 
         feddecorr figure spectra runs -o spectra.pdf
-
-        feddecorr figure accuracy runs --where 'method = fedavg' --panels partition.alpha -o accuracy.svg
+        feddecorr figure accuracy runs --where 'method = fedavg' \
+            --panels partition.alpha -o accuracy.svg
 
     Figures: spectra, local-spectra, client-spectra (these two need evaluation.clients=true), accuracy, rank, beta,
     loss (needs evaluation.epochs=true), labels and sphere (these two need the runs themselves; all others can be

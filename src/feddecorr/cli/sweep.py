@@ -111,7 +111,16 @@ class StudyPlan:
     def arms_of(self, study: Study) -> list[Arm]:
         """Return the arms of one study."""
         arms = study.arms(self.scale, self.seeds)
+        self._refuse_labels(arms)
         return [self._override(arm) for arm in arms] if self.overrides else arms
+
+    def _refuse_labels(self, arms: Iterable[Arm]) -> None:
+        """Refuse settings by which the study tells its runs apart: its tables would name what was not run."""
+        labels = {label for arm in arms for label in arm.labels}
+        for word in self.overrides:
+            key = word.partition("=")[0].strip()
+            if labels & {key, key.removesuffix("s"), key.rpartition(".")[2]}:
+                raise UserError(f"'{word}': runs of this study are told apart by it: 'feddecorr sweep' varies anything")
 
     def _override(self, arm: Arm) -> Arm:
         from feddecorr.results.study import Arm
@@ -200,7 +209,7 @@ def estimate(study_plan: StudyPlan, executor: Executor, *, json: bool) -> None:
         for job, left in zip(found, images, strict=True)
     ]
     print_table(["run", "what", "rounds", "images left"], rows)
-    print_text(f"{len(rows)} runs, {done} done, {sum(filter(None, images)):.0f} images left")
+    print_text(f"{len(rows)} run{'s' * (len(rows) != 1)}, {done} done, {sum(filter(None, images)):.0f} images left")
     say("how long one of them takes: its command (--json has them) with --dry-run")
 
 
@@ -306,7 +315,9 @@ def sweep(  # noqa: PLR0913, PLR0917 - an argument for each option
     ] = None,
     seeds: SeedsOption = None,
     jobs: JobsOption = None,
-    out: Annotated[Path | None, typer.Option(help="Directory of runs and results; by default in sweeps/.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Directory of runs and results; by default in sweeps/.")
+    ] = None,
     known: KnownOption = None,
     shard: ShardOption = None,
     on: OnOption = "local",
@@ -321,25 +332,25 @@ def sweep(  # noqa: PLR0913, PLR0917 - an argument for each option
     trust: TrustOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Run all combinations of settings, and compare them in a table.
+    r"""Run all combinations of settings, and compare them in a table.
 
     Takes the settings of 'run'. The file's table [sweep], or --over, says what to vary:
 
-        feddecorr sweep experiment.toml --over partition.alpha=0.05,0.5 --over regularizers=none,feddecorr --seeds 3
-
-        feddecorr sweep experiment.toml --over method=fedavg,moon --where 'method = fedavg or rounds > 5' --dry-run
+        feddecorr sweep experiment.toml --over partition.alpha=0.05,0.5 \
+            --over regularizers=none,feddecorr --seeds 3
+        feddecorr sweep experiment.toml --over method=fedavg,moon \
+            --where 'method = fedavg or rounds > 5' --dry-run
 
     On two machines without a common folder, and then merged:
 
         feddecorr sweep experiment.toml --shard 1/2 --out here
-
         feddecorr records here there -o both.jsonl
 
     On a cluster:
 
         feddecorr sweep experiment.toml --on ray://head:10001
-
-        feddecorr sweep experiment.toml --on slurm --time 4:00:00 --partition short --tasks 20
+        feddecorr sweep experiment.toml --on slurm --time 4:00:00 \
+            --partition short --tasks 20
     """
     if on == "local" and not dry_run:
         warm_up_processes()
@@ -351,12 +362,17 @@ def sweep(  # noqa: PLR0913, PLR0917 - an argument for each option
     trusted = Trust(said([*(words or []), *(over or [])]), files=trust)
     settings = read_settings(words or [], trust=trusted)
     table = Sweep.parse(settings.pop("sweep", {}))
-    given = dict(map(read_over, over or []))
+    given = _once(map(read_over, over or []))
     table = table.model_copy(update={"over": {**table.over, **given}, "where": [*table.where, *(where or [])]})
     name = next((Path(word).stem for word in words or [] if "=" not in word), "sweep")
+    if "seed" in table.over and (seeds or table.seeds):
+        raise UserError("seeds are both counted and listed: say --seeds N or --over seed=A,B,C")
+    if not (table.over or seeds or table.seeds):
+        raise UserError("there is nothing to vary: say --over KEY=A,B,C or --seeds N, or a table [sweep] in the file")
     count = len(table.over["seed"]) if "seed" in table.over else seeds or table.seeds or 1
     options = [f"--over={word}" for word in over or []] + [f"--where={word}" for word in where or []]
-    command = shlex.join(["feddecorr", "sweep", *(words or []), *options, f"--seeds={count}"])
+    options += [] if "seed" in table.over else [f"--seeds={count}"]
+    command = shlex.join(["feddecorr", "sweep", *(words or []), *options])
     study = SweepStudy(name, settings, table, trusted)
     study_plan = StudyPlan(
         [study],
@@ -373,3 +389,13 @@ def sweep(  # noqa: PLR0913, PLR0917 - an argument for each option
         estimate(study_plan, executor, json=json)
     else:
         execute(study_plan, executor, json=json)
+
+
+def _once(named: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Return what is varied; refuse a setting that is named twice."""
+    found: dict[str, Any] = {}
+    for key, values in named:
+        if key in found:
+            raise UserError(f"--over {key} is said twice: name all of its values in one, such as {key}=A,B,C")
+        found[key] = values
+    return found

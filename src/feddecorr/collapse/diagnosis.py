@@ -222,7 +222,10 @@ MEANINGS = {
 def rows(found: Diagnosis) -> list[list[str]]:
     """Return the table of all measures that are known."""
     values = {name: getattr(found, name) for name in MEANINGS}
-    known = [[name, _cell(value), MEANINGS[name]] for name, value in values.items() if value is not None]
+    shown = {name: _cell(value) for name, value in values.items() if value is not None}
+    if found.accuracy is not None:
+        shown["accuracy"] = f"{100 * found.accuracy:.1f} %"
+    known = [[name, cell, MEANINGS[name]] for name, cell in shown.items()]
     return known + [[name, _cell(value), "a further measure"] for name, value in (found.measures or {}).items()]
 
 

@@ -31,7 +31,7 @@ def read_overrides(
     for word in words:
         if not is_text(word):
             raise UserError(f"{word!r}: a setting is text in UTF-8")
-        key, equals, text = word.partition("=")
+        key, equals, text = map(str.strip, word.partition("="))
         if not equals:
             for top, held in read_file(Path(word)).items():
                 _put_all(settings, full.get(top, (top,)), held)
@@ -59,7 +59,7 @@ def said(words: Iterable[str]) -> frozenset[str]:
     """Return all names that were said as words, not by files: of settings, their options and their values."""
     spoken: set[str] = set()
     for word in words:
-        key, equals, text = word.partition("=")
+        key, equals, text = map(str.strip, word.partition("="))
         if equals:
             spoken.update([*key.split("."), *map(str, read_list(_value(text)))])
     return frozenset(spoken)
@@ -68,9 +68,11 @@ def said(words: Iterable[str]) -> frozenset[str]:
 def read_file(path: Path) -> dict[str, Any]:
     """Return the settings of a TOML or JSON file."""
     try:
-        text = read_plain(path).decode()
+        text = read_plain(path).decode("utf-8-sig")  # editors on Windows write a mark before it
     except FileNotFoundError as error:
-        raise UserError(f"'{path}' is neither a setting (key=value) nor a file that is there") from error
+        raise UserError(
+            f"'{path}' is neither a setting (key=value, without spaces) nor a file that is there"
+        ) from error
     except OSError as error:
         raise UserError(f"'{path}' cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:

@@ -46,8 +46,8 @@ def require(device: str) -> None:
     try:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError, NotImplementedError) as error:  # not a device, not there, or not built in
-        reason = (str(error) or type(error).__name__).splitlines()[0]
-        raise UserError(f"device={device} cannot be used here: {reason}") from error
+        reason = (str(error) or type(error).__name__).splitlines()[0].partition(". ")[0]
+        raise UserError(f"device={device} cannot be used here, device=cpu can: {reason}") from error
 
 
 def free_memory(device: str | torch.device) -> int | None:

@@ -66,6 +66,12 @@ def _pixels(arrays: Arrays, given: Sequence[Sequence[str]]) -> list[Tensor]:
     """Return images as whole numbers, channels last; floats of all parts are converted by one rule."""
     parts = {x: arrays[x] for x, _ in given}
     if any(part.dtype.kind == "f" for part in parts.values()):
+        for name, part in parts.items():
+            if part.dtype.kind == "f" and not (finite := np.isfinite(part)).all():
+                raise UserError(
+                    f"{name}: {(~finite).sum()} values are missing or infinite, the first in image "
+                    f"{np.argwhere(~finite)[0][0] + 1}"
+                )
         low, high = min(float(part.min()) for part in parts.values()), max(float(part.max()) for part in parts.values())
         whole = all((part == part.round()).all() for part in parts.values())
         if not (low >= 0 and (high <= 1 or (high <= 255 and whole))):
@@ -110,6 +116,15 @@ def _features(x: NDArray[Any], name: str) -> Tensor:
     return torch.from_numpy(values.copy()[:, np.newaxis, np.newaxis, :])
 
 
+def _convert_labels(name: str, labels: NDArray[Any]) -> str:
+    """Return the line that makes labels of whole numbers in floats, or of one column for each class."""
+    if labels.ndim == 1 and labels.dtype.kind == "f" and np.array_equal(labels, labels.round()):
+        return f": {name} = {name}.astype(int)"
+    if labels.ndim == 2 and np.array_equal(labels, labels == 1) and (labels.sum(1) == 1).all():
+        return f": {name} = {name}.argmax(1)"
+    return ""
+
+
 def _labels(arrays: Arrays, given: Sequence[Sequence[str]]) -> tuple[list[Tensor], list[str] | None]:
     """Return the labels as numbers of classes and, where they are words, the words in order."""
     found = []
@@ -118,6 +133,7 @@ def _labels(arrays: Arrays, given: Sequence[Sequence[str]]) -> tuple[list[Tensor
         if labels.dtype.kind not in "biuU" or labels.shape != arrays[x].shape[:1] or not len(labels):
             raise UserError(
                 f"{y} is {labels.dtype} of shape {labels.shape}; expected {len(arrays[x])} whole numbers from 0 on"
+                f"{_convert_labels(y, labels)}"
             )
         found.append((y, labels))
     if any(labels.dtype.kind == "U" for _, labels in found):

@@ -67,9 +67,9 @@ class Memory(Data):
 
 
 def in_memory(value: object) -> object:
-    """Return the options of `Memory` for data in memory, and any other value as it is."""
-    held = isinstance(value, tuple | TorchDataset | Dataset) or _is_hugging_face(value)
-    return {"name": "memory", "arrays": value} if held else value
+    """Return the options of `Memory` for what is no setting, and any other value as it is."""
+    setting = isinstance(value, Data | Mapping | str | int | float | None) and not _is_hugging_face(value)
+    return value if setting else {"name": "memory", "arrays": value}
 
 
 def gather(source: object) -> Dataset:

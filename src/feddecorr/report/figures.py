@@ -107,7 +107,9 @@ def _lay_out(figure: go.Figure, picture: Picture) -> None:
         figure.update_yaxes(type="log", exponentformat="power")
     if picture.threshold is not None:
         y, label = picture.threshold
-        figure.add_hline(y=y, line_dash="dot", line_color="#888", annotation_text=label)
+        figure.add_hline(
+            y=y, line_dash="dot", line_color="#888", annotation_text=label, annotation_position="bottom left"
+        )
     if picture.origin:
         figure.add_vline(x=0, line_color="#888")
     if any(panel.matrix is not None or panel.bars for panel in picture.panels):

@@ -176,8 +176,9 @@ def _frame(axis: Axes, picture: Picture, panel: Panel) -> None:
     if picture.threshold is not None:
         y, label = picture.threshold
         axis.axhline(y, color="#888888", linestyle=":", linewidth=0.8)
-        right: Any = {"xycoords": ("axes fraction", "data"), "ha": "right", "va": "bottom"}
-        axis.annotate(label, (1, y), fontsize=6, color="#666666", **right)
+        # Below the line and on the left: a spectrum begins above it.
+        place: Any = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points", "va": "top"}
+        axis.annotate(label, (0, y), (2, -1), fontsize=6, color="#666666", **place)
 
 
 def _cells(axis: Axes, panel: Panel, darkest: float) -> None:

@@ -32,8 +32,9 @@ _HELP = "a condition compares settings, such as 'method != moon or partition.alp
 class Condition:
     """Compares settings with values by =, !=, <, <=, >, >=, in and not in, joined by and, or, not and brackets.
 
-    A dotted name is a setting; so is a bare one that is known as such, and any other is a word that stands for
-    itself. A setting that a combination does not have is equal to nothing, and neither less nor greater.
+    A dotted name is a setting; so is a bare one that is known as such, or in which the name of one setting ends.
+    Any other is a word that stands for itself. A setting that a combination does not have is equal to nothing, and
+    neither less nor greater.
     """
 
     def __init__(self, text: str) -> None:
@@ -45,7 +46,7 @@ class Condition:
 
     def holds(self, settings: Mapping[str, Any]) -> bool:
         """Return whether the settings, by dotted keys, fulfil it."""
-        return bool(_Reading(self.text, settings).value(self._tree))
+        return _Reading(self.text, settings).truth(self._tree)
 
 
 class _Reading:
@@ -72,16 +73,22 @@ class _Reading:
             raise UserError(f"'{self._text}': '{ast.unparse(node)}' is not understood; {_HELP}")
         return reader(node)
 
+    def truth(self, node: ast.expr) -> bool:
+        """Return whether a part is true; None is what a combination does not have."""
+        value = self.value(node)
+        if value is not None and not isinstance(value, bool):
+            raise UserError(f"'{self._text}': '{ast.unparse(node)}' is neither true nor false; {_HELP}")
+        return bool(value)
+
     def _several(self, node: ast.List | ast.Tuple | ast.Set) -> list[Any]:
         return [self.value(element) for element in node.elts]
 
     def _join(self, node: ast.BoolOp) -> bool:
-        values = [bool(self.value(value)) for value in node.values]
+        values = [self.truth(value) for value in node.values]
         return all(values) if isinstance(node.op, ast.And) else any(values)
 
     def _sign(self, node: ast.UnaryOp) -> Any:
-        value = self.value(node.operand)
-        return not value if isinstance(node.op, ast.Not) else -value
+        return not self.truth(node.operand) if isinstance(node.op, ast.Not) else -self.value(node.operand)
 
     def _compare(self, node: ast.Compare) -> bool:
         values = [self.value(each) for each in (node.left, *node.comparators)]
@@ -98,10 +105,21 @@ class _Reading:
 
     def _name(self, node: ast.Name | ast.Attribute) -> Any:
         name = ast.unparse(node)
-        value = self._settings.get(name, name)
+        value = self._settings.get(name, self._ending_in(name))
         if name not in self._settings and "." in name:
             raise UserError(f"'{self._text}': no combination here has a setting '{name}'")
         return _WORDS.get(value, value) if isinstance(value, str) else value
+
+    def _ending_in(self, name: str) -> Any:
+        """Return the value of the one setting that ends in a bare name; where there is none, the name itself."""
+        values = [value for key, value in self._settings.items() if key.rpartition(".")[2] == name]
+        had = [value for value in values if value is not None]
+        if not values or any(isinstance(value, Mapping) for value in had):
+            return name
+        if len(had) > 1:
+            keys = [key for key, value in self._settings.items() if key.endswith(f".{name}") and value is not None]
+            raise UserError(f"'{self._text}': '{name}' could be {' or '.join(keys)}: say which")
+        return had[0] if had else None
 
 
 def by_name(settings: Mapping[str, Any]) -> dict[str, Any]:

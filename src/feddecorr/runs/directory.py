@@ -174,7 +174,11 @@ class RunDirectory:
         """Return a run that exists."""
         directory = cls(path)
         if not directory.exists():
-            raise UserError(f"{path} holds no run (no experiment.json): 'feddecorr run … --out {path}' makes one")
+            below = sorted(file.parent for file in Path(path).glob(f"*/{EXPERIMENT}"))
+            if below:
+                raise UserError(f"{path} is a folder of runs: name one of them, such as {below[0]}")
+            makes = "name a run's directory" if Path(path).is_file() else f"'feddecorr run … --out {path}' makes one"
+            raise UserError(f"{path} holds no run (no experiment.json): {makes}")
         return directory
 
     def exists(self) -> bool:

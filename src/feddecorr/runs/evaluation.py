@@ -386,5 +386,7 @@ def rhythm(experiment: Experiment, evaluation: Evaluation, train: int, test: int
 def evaluated_images(experiment: Experiment, options: RunOptions, train: int, test: int) -> int:
     """Return the number of images in all evaluations of a run, those of the clients' models included."""
     every = rhythm(experiment, options.evaluation, train, test)
-    due = [number for number in range(1, options.rounds + 1) if is_due(options, number, every)]
-    return test * sum(1 + experiment.cohort * bool(looks_at_clients(options, number)) for number in due)
+    final = min(options.evaluation.final, options.rounds)
+    due = (options.rounds - final) // every + final
+    of_clients = {"last": 1, True: due, False: 0}[options.evaluation.clients]
+    return test * (due + experiment.cohort * of_clients)

@@ -52,7 +52,8 @@ class Sweep(Config):
         try:
             return cls.model_validate(table, context=trust)
         except ValidationError as error:
-            raise UserError("\n".join(f"sweep.{line}" for line in explain(error).splitlines())) from error
+            said = [f"sweep{': ' if line.startswith('unknown') else '.'}{line}" for line in explain(error).splitlines()]
+            raise UserError("\n".join(said)) from error
 
 
 def read_over(word: str) -> tuple[str, list[Any]]:

@@ -78,7 +78,7 @@ def test_what_takes_long_shows_progress_and_what_is_quick_does_not(
         (("flow", "inputs=3"), "inputs must be at least dim = 20"),
         (("flow", "time=inf"), "time: expected a finite number"),
         (("flow", "layer=3"), "unknown option 'layer': did you mean 'layers'?"),
-        (("flow", "layers"), "'layers' is neither a setting (key=value) nor a file"),
+        (("flow", "layers"), "'layers' is neither a setting (key=value, without spaces) nor a file"),
         (("alignment", "epochs=none"), "epochs: expected at least 1 in the list"),
         (("sweep", "classes=1"), "classes: expected at least 2, not 1"),
         (("decorrelate", "normalization=mine"), "normalization: expected 'paper' or 'released'"),
@@ -101,7 +101,7 @@ def test_help_teaches_every_setting_and_an_example(feddecorr: CommandLine, comma
         default = field.default
         said = ",".join(map(str, default)) if isinstance(default, tuple) else default
         assert f" {name if said is None else f'{name}={said}'} {field.description}" in shown
-    example = re.search(rf"Example: feddecorr theory {command} (.*?) --out", shown)
+    example = re.search(rf"feddecorr theory {command} ([^\[]*?) --out", shown)
     assert example
     assert kind.parse(read_overrides(example[1].split()))
 

@@ -40,9 +40,9 @@ def claims(
     A plan.toml next to the records declares the seeds of each question. The theory's claims (16 and 17) are computed
     on the spot and need no records.
 
-    Examples:
-        feddecorr claims results
+    For example:
 
+        feddecorr claims results
         feddecorr claims results --forest forest.svg --gains gains.svg
     """
     paths = records or []

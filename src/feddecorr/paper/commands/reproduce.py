@@ -51,7 +51,9 @@ def reproduce(  # noqa: PLR0913, PLR0917 - an argument for each option
     ] = "small",
     seeds: SeedsOption = None,
     jobs: JobsOption = None,
-    out: Annotated[Path | None, typer.Option(help="Directory of runs and results; by default studies/SCALE.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Directory of runs and results; by default studies/SCALE.")
+    ] = None,
     records: Annotated[
         list[Path] | None, typer.Option(help="Draw from these records ('feddecorr records') alone, and run nothing.")
     ] = None,
@@ -77,13 +79,9 @@ def reproduce(  # noqa: PLR0913, PLR0917 - an argument for each option
     continue, also with several commands at once. Results are OUT/NAME.md, OUT/NAME.html and OUT/NAME/*.csv.
 
         feddecorr reproduce --list
-
         feddecorr reproduce NAME --scale small --seeds 3
-
         feddecorr reproduce NAME device=cuda engine=pool --scale paper
-
         feddecorr reproduce NAME --records results/NAME.jsonl
-
         feddecorr reproduce NAME --known results/NAME.jsonl --seeds 5
 
         feddecorr reproduce NAME --shard 2/10

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from feddecorr.cli.console import JsonOption, Words, print_json, print_table, print_text, say
+from feddecorr.cli.console import Commands, JsonOption, Words, print_json, print_table, print_text, say
 from feddecorr.cli.progress import Progress
 from feddecorr.config.overrides import read_overrides
 from feddecorr.errors import UserError
@@ -38,9 +38,12 @@ def settings_of(name: str) -> type[Config]:
 SECONDS_OF_SILENCE = 5.0
 """A study that is done by then shows no progress."""
 
-OutOption = Annotated[Path | None, typer.Option(help="Directory for a page, its pictures, and all figures.")]
+OutOption = Annotated[
+    Path | None, typer.Option("--out", "-o", help="Directory for a page, its pictures, and all figures.")
+]
 
 theory_app = typer.Typer(
+    cls=Commands,
     help="The paper's theory, made to run: gradient flow of deep linear networks.",
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -72,21 +75,25 @@ TEACHES: dict[str, str] = {
     Two flows, with balanced and with imbalanced classes. For every singular value of the product of the first
     L layers and every recorded time, the measured growth is compared with Theorem 1 and with Lemma 2.
 
-    Example:  feddecorr theory flow layers=3 imbalance=0.05 --out theory-flow
+        feddecorr theory flow layers=3 imbalance=0.05 --out theory-flow
     """,
     "sweep": """From all classes to one: how the ranks of G, of the product and of the representations fall together.
 
-    Example:  feddecorr theory sweep classes=5 --out theory-sweep
+    For example:
+
+        feddecorr theory sweep classes=5 --out theory-sweep
     """,
     "alignment": """See whether Assumption 2 holds: the singular vectors of a linear network that learns real images.
 
     MNIST has to be there already ('feddecorr data get mnist'); the digits come with the package.
 
-    Example:  feddecorr theory alignment data=digits epochs=3,5 --out theory-digits
+        feddecorr theory alignment data=digits epochs=3,5 --out theory-digits
     """,
     "decorrelate": """Add the FedDecorr term to the flow: the small singular values now grow.
 
-    Example:  feddecorr theory decorrelate beta=6.4 --out theory-decorrelate
+    For example:
+
+        feddecorr theory decorrelate beta=6.4 --out theory-decorrelate
     """,
 }
 """The help of each command."""

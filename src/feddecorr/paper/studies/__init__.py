@@ -105,7 +105,9 @@ def find_studies(name: str) -> list[Study]:
     if ":" in name:
         return [_import(name)]
     if name not in STUDIES:
-        raise UserError(f"unknown study '{name}': {nearest(name, [*STUDIES, ALL])}")
+        of_place = [each for each, study in STUDIES.items() if study.place.replace(" ", "") == name.lower()]
+        said = f"{name} is {' and '.join(of_place)}" if of_place else nearest(name, [*STUDIES, ALL])
+        raise UserError(f"unknown study '{name}': {said}")
     return [STUDIES[name]]
 
 
