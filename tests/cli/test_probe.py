@@ -44,7 +44,7 @@ def test_features_are_split_or_tested_on_others(feddecorr: CommandLine) -> None:
     assert "nearest neighbours" in split.out
     other = ["--features", "a.npy", "--labels", "b.npy", "--test-features", "c.npy", "--test-labels", "d.npy"]
     found = feddecorr("probe", *other, "--json").document
-    assert f"{found['linear']:.3f}" in split.out
+    assert f"{100 * found['linear']:.1f} %" in split.out
     assert (found["linear"], found["knn"]) == package.probe(x[~tested], y[~tested], x[tested], y[tested])
 
 

@@ -73,7 +73,7 @@ def test_runs_without_test_images_have_a_report_too(tmp_path: Path) -> None:
     for heading in ("Singular spectra", "Accuracy per round", "Effective rank per round"):
         assert f"<h2>{heading}</h2>" not in page
     assert "<h2>Objective: cross_entropy per round</h2>" in page
-    assert re.search(r"<td>FedAvg</td><td>2</td>.*<td>blind</td>", page)
+    assert re.search(r'<td>FedAvg</td><td class="number">2</td>.*<td>blind</td>', page)
     write_report([tmp_path / "blind", tmp_path / "seeing"], tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()
     accuracy = page.split("<h2>Accuracy per round</h2>")[1].split("</section>")[0]
@@ -140,8 +140,9 @@ def test_seeds_are_one_line_with_a_band_and_one_switch(tmp_path: Path) -> None:
         assert y == pytest.approx(fmean(both))
         assert [above["y"][place], below["y"][place]] == pytest.approx([y + stdev(both), y - stdev(both)])
     assert re.findall(r'data-run="(.*?)"', page) == names
-    assert "<td>seed</td><td>0, 1</td><td>2</td><td>0</td>" in page
-    assert re.search(r"<td>FedAvg \(a0, a1\)</td><td>2</td><td>2</td><td>\d+\.\d ± \d+\.\d</td>", page)
+    assert '<td>seed</td><td class="number">0, 1</td><td class="number">2</td><td class="number">0</td>' in page
+    numbers = r'<td class="number">2</td><td class="number">2</td><td class="number">\d+\.\d ± \d+\.\d</td>'
+    assert re.search(rf"<td>FedAvg \(a0, a1\)</td>{numbers}", page)
     assert "this is that of seed 0" in page
 
 

@@ -181,7 +181,7 @@ def test_a_broken_run_keeps_nobody_from_seeing_the_others(tmp_path: Path) -> Non
     (tmp_path / "broken" / "rounds.jsonl").write_text("")
     page = LivePage([tmp_path]).current()[1]
     assert "1 rounds are finished, but it has 0 whole lines" in page
-    assert "<td>whole</td><td>1 of 1</td>" in page
+    assert '<td>whole</td><td class="number">1 of 1</td>' in page
     assert "<h2>Accuracy per round</h2>" in page
 
 
@@ -197,7 +197,7 @@ def test_a_sweep_is_shown_in_the_order_of_its_plan_by_names_that_people_know(tmp
         list(islice(records, rounds))
         records.close()
     page = LivePage([tmp_path / "runs"]).current()[1]
-    rows = re.findall(r"<tr><td>(.*?, seed \d)</td><td>(\d of \d)</td>", page)
+    rows = re.findall(r'<tr><td>(.*?, seed \d)</td><td class="number">(\d of \d)</td>', page)
     assert rows == [
         ("FedAvg + FedDecorr, seed 0", "0 of 2"),
         ("FedAvg, seed 0", "2 of 2"),
@@ -224,7 +224,7 @@ def test_a_plan_that_cannot_be_read_keeps_nobody_from_seeing_the_runs(size: int 
     page = LivePage([done.parent]).current()[1]
     plan.unlink()
     assert "is no plan of runs that can be read" in page
-    assert "<td>done</td><td>1 of 1</td>" in page
+    assert '<td>done</td><td class="number">1 of 1</td>' in page
 
 
 def test_a_folder_that_is_not_there_is_refused(feddecorr: CommandLine, tmp_path: Path) -> None:

@@ -112,7 +112,7 @@ def test_a_bad_run_hides_no_other(layout: str, out: Path, home: Path, good: Path
     wrong = LAYOUTS[layout](out, home)
     with within(60):
         page = LivePage([out.parent]).current()[1]
-        assert "<td>b</td><td>1 of 1</td>" in page
+        assert '<td>b</td><td class="number">1 of 1</td>' in page
         assert "<h2>Accuracy per round</h2>" in page
         for words in OVER_FOLDERS.values():
             ended = feddecorr(*(word.format(runs=out.parent, place=home.parent) for word in words))

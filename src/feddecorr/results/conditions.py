@@ -105,7 +105,7 @@ class _Reading:
 
     def _name(self, node: ast.Name | ast.Attribute) -> Any:
         name = ast.unparse(node)
-        value = self._settings.get(name, self._ending_in(name))
+        value = self._settings[name] if name in self._settings else self._ending_in(name)
         if name not in self._settings and "." in name:
             raise UserError(f"'{self._text}': no combination here has a setting '{name}'")
         return _WORDS.get(value, value) if isinstance(value, str) else value
