@@ -32,7 +32,7 @@ def test_pairs_are_compared_seed_by_seed_for_every_statistic(feddecorr: CommandL
     last = found[0]["statistics"]["last"]
     assert (last["seeds"], last["method"]) == (3, "t")
     assert last["low"] <= last["mean"] <= last["high"]
-    assert found[0]["statistics"].keys() == {"last", "last_ten", "best", "transient"}
+    assert found[0]["statistics"].keys() == {"last", "last_ten", "best", "transient", "smoothed"}
     assert found[0]["statistics"]["last_ten"]["mean"] is None
 
 

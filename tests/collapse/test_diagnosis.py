@@ -57,12 +57,13 @@ def test_every_number_has_its_meaning_in_words() -> None:
     assert MEANINGS.keys() - {"reference"} == numbers - {"client"}
 
 
-def test_a_run_records_all_numbers_and_the_singular_values() -> None:
+def test_a_run_records_all_numbers_and_both_spectra() -> None:
     """By the fields' own declarations; the start of a run is the same in all of its rounds."""
     types = get_type_hints(Diagnosis)
     recorded = {each.name for each in fields(Diagnosis) if is_recorded(each)}
     numbers = {each.name for each in fields(Diagnosis) if types[each.name] in NUMBERS}
-    assert recorded == numbers - {"client", "start_effective_rank"} | {"singular_values", "measures"}
+    lists = {"singular_values", "classifier_singular_values"}
+    assert recorded == numbers - {"client", "start_effective_rank"} | lists | {"measures"}
 
 
 @pytest.mark.parametrize("labelled", [True, False])

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from feddecorr.core.randomness import frozen_stream
 from feddecorr.errors import UserError
 from feddecorr.partition.heterogeneity import count_labels
-from feddecorr.partition.skew import ClassesPerClient, Dirichlet, Homogeneous, Quantity, cut, draw_logs
+from feddecorr.partition.skew import ClassesPerClient, Dirichlet, EqualShares, Homogeneous, Quantity, cut, draw_logs
 from feddecorr.partition.split import Partition, Parts
 
 Labels = NDArray[np.int64]
@@ -30,6 +30,7 @@ KINDS: list[Partition] = [
     Dirichlet(alpha=math.inf),
     Homogeneous(),
     ClassesPerClient(per_client=2),
+    EqualShares(alpha=0.1),
     Quantity(alpha=0.3),
 ]
 
@@ -63,6 +64,7 @@ def test_the_same_seed_gives_the_same_split(kind: Partition) -> None:
         (Dirichlet(alpha=0.1, minimum=5, balance=False), "8ba8c6d3aee279dd"),
         (Homogeneous(), "80f4d3f9696912a0"),
         (ClassesPerClient(per_client=2), "ff08a80cebbbe65a"),
+        (EqualShares(alpha=0.1), "4914f27c3f855a46"),
         (Quantity(alpha=0.3), "c50824d9202047ed"),
     ],
     ids=repr,
@@ -121,6 +123,32 @@ def test_classes_are_dealt_at_random() -> None:
     expected = 200 * 6 / 15
     assert pairs.sum() == 200 * 6
     assert np.abs(pairs - expected).max() < 5 * expected**0.5
+
+
+@pytest.mark.parametrize("alpha", [1e-4, 0.1, 1e6])
+def test_equal_shares_are_equal_at_any_alpha(alpha: float) -> None:
+    """A tiny alpha gives one class as long as there is some left, a huge one what chance gives."""
+    kind = EqualShares(alpha=alpha, minimum=1)
+    for labels in (BALANCED, SKEWED):
+        sizes = [len(part) for part in kind.split(labels, clients=7, seed=0)]
+        assert max(sizes) - min(sizes) <= 1
+    held = count_labels(kind.split(BALANCED, clients=20, seed=0), BALANCED, 6)
+    assert (held[:3] > 0).sum(1).max() <= 2 if alpha < 1e-3 else True
+    if alpha > 1e3:
+        assert held.min() > 0 or (held == 0).mean() < 0.05
+        assert abs(held[:10].sum(0) - 50).max() < 5 * 25**0.5
+
+
+def test_equal_shares_draw_each_clients_classes_by_its_own_proportions() -> None:
+    """The first client, who chooses among all, holds class k with the mean share 1/K and a Dirichlet's variance."""
+    alpha, classes = 0.5, 6
+    shares = [
+        count_labels(EqualShares(alpha=alpha).split(BALANCED, clients=10, seed=seed), BALANCED, classes)[0] / 60
+        for seed in range(300)
+    ]
+    variance = (1 / classes) * (1 - 1 / classes) / (classes * alpha + 1)
+    assert np.mean(shares, 0) == pytest.approx(np.full(classes, 1 / classes), abs=5 * (variance / 300) ** 0.5)
+    assert np.var(shares) == pytest.approx(variance, rel=0.15)  # a class of 100 cannot fill a client's draw of more
 
 
 def test_one_class_for_each_client_is_the_split_by_class() -> None:

@@ -1,4 +1,5 @@
 import json
+import math
 import shlex
 from collections.abc import Iterator
 from contextlib import suppress
@@ -17,7 +18,7 @@ from feddecorr.core.trust import CLOSED
 from feddecorr.errors import UserError
 from feddecorr.paper.claims.evidence import runs_of
 from feddecorr.report.run_figures import FIGURES, FigureData
-from feddecorr.results.summary import STATISTICS, Summary, read_summaries, write_summaries
+from feddecorr.results.summary import STATISTICS, Summary, read_summaries, smooth, write_summaries
 from feddecorr.results.tables import load_runs, tabulate
 from feddecorr.runs.directory import RunDirectory
 from feddecorr.runs.pipeline import run
@@ -86,7 +87,8 @@ def test_statistics_are_of_evaluated_rounds(summary: Summary) -> None:
     assert summary.statistic("last") == accuracies[-1]
     assert summary.statistic("last_ten") is None  # of a run of twelve rounds, its end is not the last ten
     assert summary.statistic("transient") == pytest.approx(fmean(accuracies))
-    assert set(STATISTICS) == {"last", "last_ten", "best", "transient"}
+    assert set(STATISTICS) == {"last", "last_ten", "best", "transient", "smoothed"}
+    assert summary.statistic("smoothed") is None
     assert summary.statistic("best") == max(accuracies)
     assert summary.statistic("last", "effective_rank") == summary.rounds[-1]["model"]["effective_rank"]
     assert summary.statistic("last", rounds=3) == accuracies[2]
@@ -107,6 +109,19 @@ def test_a_long_run_has_an_end_and_a_transient() -> None:
         "rounds=20 training.schedule=cosine training.schedule.hold=15 training.schedule.over=5", accuracy=curve
     )
     assert held.statistic("transient") == pytest.approx(9.5)
+
+
+def test_smoothed_accuracy_is_the_running_average_with_parameter_nine_tenths() -> None:
+    """As s ← 0.9·s + 0.1·a gives it round by round, but for its start; a constant is itself, after any gaps."""
+    curve = [0.1 + 0.8 * math.sin(number) ** 2 for number in range(1, 201)]
+    running = 0.0
+    for value in curve:
+        running = 0.9 * running + 0.1 * value
+    assert made_up("rounds=200", accuracy=curve).statistic("smoothed") == pytest.approx(running, abs=1e-9)
+    assert [value for _, value in smooth([(5, 0.3), (6, 0.3), (40, 0.3)])] == pytest.approx([0.3] * 3)
+    gap = [value for _, value in smooth([(1, 0.0), (2, 1.0), (4, 1.0)])]
+    assert gap == pytest.approx([0.0, 1 / 1.9, (0.81 + 1) / (0.9**3 + 0.81 + 1)])
+    assert made_up("rounds=19", accuracy=0.5).statistic("smoothed") is None
 
 
 @pytest.mark.parametrize(

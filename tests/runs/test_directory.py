@@ -160,7 +160,7 @@ def test_the_directory_holds_what_it_promises(tmp_path: Path) -> None:
     line = json.loads((out / "rounds.jsonl").read_text())
     assert line.keys() == {
         "round", "clients", "terms", "seconds", "missing", "notes", "model", "local_models", "averaging", "local_terms",
-        "updates", "sent", "received", "adapters",
+        "updates", "sent", "received", "flops", "adapters",
     }  # fmt: skip
     assert 0 <= line["model"]["accuracy"] <= 1
     environment = json.loads((out / "environment.json").read_text())

@@ -207,6 +207,7 @@ MEANINGS = {
     "nc2_cosine_variation": "NC2: are the angles between class means equal? 0: yes",
     "nc2_cosine_gap": "NC2: are the angles as wide as they can be? 0: yes",
     "nc3_duality_gap": "NC3: are the classifier's rows the class means? 0: yes, 2: opposite",
+    "classifier_effective_rank": "effective rank of the classifier's weights",
     "mean_per_class_effective_rank": "mean of the effective ranks within each class",
     "accuracy": "share of right decisions",
     "loss": "mean cross-entropy",

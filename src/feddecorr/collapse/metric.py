@@ -69,7 +69,14 @@ SHOWN_MEASURES = ("effective_rank", "rankme", "participation_ratio", "stable_ran
 SHOWN_WITH_CLASSES = ("within_class_share", "nc1_variability", "nc2_norm_variation", "nc2_cosine_gap")
 """The same of labels."""
 
-UNKNOWN = {"singular_values", "dead_features", "nc3_duality_gap", "mean_per_class_effective_rank"}
+UNKNOWN = {
+    "singular_values",
+    "dead_features",
+    "nc3_duality_gap",
+    "classifier_effective_rank",
+    "classifier_singular_values",
+    "mean_per_class_effective_rank",
+}
 """Measures that sums do not determine, or that are more than a number."""
 
 

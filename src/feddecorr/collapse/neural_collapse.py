@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from feddecorr.collapse.measures import DOCUMENT
+from feddecorr.collapse.measures import DOCUMENT, layer_values
 from feddecorr.collapse.spectrum import effective_rank
 from feddecorr.collapse.statistics import Batch, ClassSpread, Gathered, Statistics, centre
 
@@ -31,6 +31,8 @@ class ClassMeasures:
     nc2_cosine_variation: float | None = None
     nc2_cosine_gap: float | None = None
     nc3_duality_gap: float | None = None
+    classifier_effective_rank: float | None = None
+    classifier_singular_values: list[float] | None = field(default=None, repr=False)
     mean_per_class_effective_rank: float | None = None
     per_class_effective_rank: dict[str, float | None] | None = field(default=None, repr=False, metadata=DOCUMENT)
     per_class_samples: dict[str, int] | None = field(default=None, repr=False, metadata=DOCUMENT)
@@ -48,6 +50,7 @@ def measure_classes(statistics: Statistics, classifier: Tensor | None = None) ->
     total = float(statistics.moments.scatter.trace())
     within = sum(factor.trace for factor in factors.values())
     norms, cosines = means.norm(dim=1), _cosines(means)
+    spectrum = None if classifier is None else layer_values(classifier)
     pairs = cosines[torch.ones_like(cosines, dtype=torch.bool).triu(1)]
     have_angles = len(pairs) > 0 and bool(norms.all())
     mean_rank = effective_rank(torch.linalg.svdvals(means).square()) if len(factors) > 1 else None
@@ -61,6 +64,8 @@ def measure_classes(statistics: Statistics, classifier: Tensor | None = None) ->
         nc2_cosine_variation=float(pairs.std(correction=0)) if have_angles else None,
         nc2_cosine_gap=float((pairs + 1 / (len(factors) - 1)).abs().mean()) if have_angles else None,
         nc3_duality_gap=_duality_gap(means, classifier, list(factors)),
+        classifier_effective_rank=None if spectrum is None else effective_rank(spectrum),
+        classifier_singular_values=None if spectrum is None else spectrum.tolist(),
         mean_per_class_effective_rank=sum(known) / len(known) if known else None,
         per_class_effective_rank=ranks,
         per_class_samples={str(label): factor.count for label, factor in factors.items()},

@@ -207,6 +207,9 @@ class Evaluation(Config):
     updates: bool = Field(
         False, description="record the ranks of each layer's change in the clients' updates, and how alike they are"
     )
+    flops: bool = Field(
+        False, description="count the floating-point operations of a round's local training, in the last round"
+    )
     epochs: bool = Field(False, description="record the terms of each client's objective for every local epoch")
 
 

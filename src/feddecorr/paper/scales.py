@@ -1,4 +1,4 @@
-"""What `paper`, `small`, `many` and `smoke` mean: one table, in the words of the command line.
+"""What the scales of the studies mean: one table, in the words of the command line.
 
 Nothing here depends on which arm of a comparison a run is: but for what is compared, both have the same settings.
 """
@@ -271,6 +271,48 @@ MANY = StudyScale(
     },
 )
 
+FEW_OF_MANY = (
+    "clients=100 participation=0.05 partition=equal_shares model=resnet18 model.norm=group model.groups=2 "
+    "training.epochs=5 training.batch=50 training.lr=0.1 training.momentum=0 training.weight_decay=1e-3 "
+    "training.max_grad_norm=10 training.schedule=step training.schedule.every=1"
+)
+"""Five of a hundred clients a round, with equal shares, ResNet18 with two groups of GroupNorm, and plain SGD."""
+
+NO_STATISTICS: Grids = {"swing": {"statistics": ("average", "pooled")}}
+"""GroupNorm has none; as `none` says, too."""
+
+PROTOCOL = StudyScale(
+    says="The protocol of tables since 2024 (FedACG, FedRCL, FedWSQ): 100 clients with equal shares of which 5 take "
+    "part, ResNet18 with GroupNorm, 5 local epochs of plain SGD in batches of 50, clipped at 10, learning rate 0.1 "
+    "which falls by a factor of 0.998 a round, 1000 rounds. Not theirs: images are not rotated, FedRCL's learning rate "
+    "falls within local epochs too, and clients are averaged by their numbers of examples, which are equal.",
+    seeds=3,
+    every=f"{FEW_OF_MANY} training.schedule.drop=0.998 rounds=1000 evaluation.every=1 evaluation.clients=last "
+    "evaluation.flops=true",
+    data={
+        "cifar10": "data=cifar10 data.augment=crop,flip",
+        "cifar100": "data=cifar100 data.augment=crop,flip",
+        "tinyimagenet": "data=tinyimagenet data.augment=crop,flip training.batch=100",
+    },
+    models=NETWORKS,
+    clients={500: "clients=500 participation=0.02 training.batch=10"},
+    when=(fixed_after(500), *annealed(1000)),
+    grids={"*": {}, **NO_STATISTICS},
+)
+
+PROTOCOL_SMALL = StudyScale(
+    says="The protocol reduced: 10 000 images of 16×16, 100 for each of 100 clients, ResNet18 at a quarter of its "
+    "width with a stem of stride 2, and 100 rounds, over which the learning rate falls as far as in the protocol's "
+    "1000; all else as there. The learning rate was chosen on FedAvg alone.",
+    seeds=3,
+    every=f"{FEW_OF_MANY} model.width=0.25 model.stem=2 training.schedule.drop=0.98 rounds=100 evaluation.every=2 "
+    "evaluation.final=10 evaluation.clients=last evaluation.flops=true",
+    data={name: f"{words} data.test=2000" for name, words in SMALL_IMAGES.items()},
+    models={**EARLY, "narrow": "model.width=0.125", "middle": "model.width=0.25", "wide": "model.width=0.5"},
+    when=(fixed_after(50), *annealed(100)),
+    grids={**REDUCED, **NO_STATISTICS},
+)
+
 SMOKE = StudyScale(
     says="Smoke: synthetic images and two rounds, to see that everything runs. The numbers mean nothing.",
     seeds=1,
@@ -323,7 +365,14 @@ SMOKE = StudyScale(
     },
 )
 
-SCALE_OF = {"paper": PAPER, "small": SMALL, "many": MANY, "smoke": SMOKE}
+SCALE_OF = {
+    "paper": PAPER,
+    "small": SMALL,
+    "many": MANY,
+    "protocol": PROTOCOL,
+    "protocol-small": PROTOCOL_SMALL,
+    "smoke": SMOKE,
+}
 
 
 def find_scale(name: str) -> StudyScale:

@@ -2,7 +2,7 @@
 
 from feddecorr.core.registry import Registry
 from feddecorr.partition.external import FlowerPartitioner, Given, SplitFile
-from feddecorr.partition.skew import ClassesPerClient, Dirichlet, Homogeneous, Quantity
+from feddecorr.partition.skew import ClassesPerClient, Dirichlet, EqualShares, Homogeneous, Quantity
 from feddecorr.partition.split import Partition
 
 PARTITIONS = Registry(
@@ -10,6 +10,7 @@ PARTITIONS = Registry(
     Partition,
     {
         "dirichlet": Dirichlet,
+        "equal_shares": EqualShares,
         "homogeneous": Homogeneous,
         "classes": ClassesPerClient,
         "quantity": Quantity,

@@ -72,6 +72,34 @@ class Dirichlet(Partition):
         return np.stack(counts)
 
 
+class EqualShares(Partition):
+    """Every client holds as many examples as every other, of classes in proportions of its own Dirichlet draw.
+
+    As in the code of Acar et al. (FedDyn, ICLR 2021) and of FedACG, FedRCL and FedWSQ after them. One client after the
+    other draws its proportions, and then its examples among those that are left, each with the proportion of its class:
+    the last ones get what remains. There is always such a split, also of many clients with a small alpha.
+    """
+
+    alpha: float = Field(0.3, gt=0, allow_inf_nan=True, description="concentration; inf splits homogeneously")
+
+    def assign(self, labels: Indices, clients: int, stream: np.random.RandomState) -> Indices:
+        """Let one client after the other draw; the first take one example more where the numbers do not divide."""
+        if math.isinf(self.alpha):
+            return Homogeneous().assign(labels, clients, stream)
+        holders = np.full(len(labels), clients - 1)
+        left = [stream.permutation(members).tolist() for members in members_by_class(labels)]
+        for client in range(clients - 1):
+            logs = draw_logs(self.alpha, len(left), stream)
+            for _ in range(len(labels) // clients + (client < len(labels) % clients)):
+                # Among the examples that are left, each weighs as much as its class: the class as all of them.
+                counts = np.array([len(members) for members in left])
+                known = np.where(counts > 0, logs, -np.inf)
+                cumulative = np.cumsum(counts * np.exp(known - known.max()))
+                label = int(np.searchsorted(cumulative, stream.uniform() * cumulative[-1], side="right"))
+                holders[left[label].pop()] = client
+        return holders
+
+
 class Quantity(Partition):
     """Clients differ in size, by a draw from a Dirichlet distribution; labels are random.
 

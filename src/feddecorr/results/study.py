@@ -17,7 +17,7 @@ from feddecorr.settings.options import RunOptions
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-SCALES = ("paper", "small", "many", "smoke")
+SCALES = ("paper", "small", "many", "protocol", "protocol-small", "smoke")
 """In which sizes every study comes; `scales.py` says what they mean."""
 
 Label = str | int | float

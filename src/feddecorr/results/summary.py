@@ -7,7 +7,7 @@ import math
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import MISSING, asdict, dataclass, fields, replace
 from functools import cache, cached_property
 from pathlib import Path
 from statistics import fmean
@@ -24,7 +24,7 @@ from feddecorr.core.limits import check_plain
 from feddecorr.core.text import parse_json, to_json
 from feddecorr.core.trust import CLOSED
 from feddecorr.errors import UserError
-from feddecorr.runs.directory import RunDirectory
+from feddecorr.runs.directory import FEDERATION, RunDirectory
 from feddecorr.runs.evaluation import is_due
 from feddecorr.runs.record import LONGEST
 from feddecorr.settings.flat import command, parse_settings
@@ -41,11 +41,13 @@ STATISTICS = {
     "last_ten": "mean of the last ten",
     "best": "best round",
     "transient": "while the learning rate is high",
+    "smoothed": "smoothed",
 }
-"""What a run's accuracy can mean. `last` is the model that a user gets."""
+"""What a run's accuracy can mean. `last` is the model that a user gets; `smoothed` is the running exponential average
+at the end, which tables since 2022 print."""
 
-TRAFFIC = ("sent", "received")
-"""Bytes per client, which are known of every round."""
+COSTS = ("sent", "received", "flops")
+"""Bytes per client, known of every round; operations of a round's local training, where they were counted."""
 
 NO_COMMAND = "(none: its settings cannot be read here)"
 """In place of the command of a record that another version wrote, perhaps."""
@@ -72,6 +74,7 @@ class _RoundMeasures(TypedDict):
     updates: NotRequired[dict[str, dict[str, float | None]]]
     sent: NotRequired[float | None]
     received: NotRequired[float | None]
+    flops: NotRequired[float | None]
 
 
 @dataclass(frozen=True)
@@ -82,7 +85,9 @@ class Summary:
     global model (None where it was not evaluated), in `averaging` how clients' models compare with their average (None
     where they were not), perhaps in `updates` what they changed, by layer, and in `sent` and `received` the bytes per
     client. `spectrum` are the singular values of the last evaluated global model; `local_models` and `local_terms` are
-    those of the last round that has them, by client.
+    those of the last round that has them, by client. `classifier_spectrum` are the singular values of the classifier's
+    weights, in the last round whose labels were looked at. `data` and `split` are the sha256 of the examples and of
+    who holds which; records of before they were kept have none.
     """
 
     digest: str
@@ -94,6 +99,9 @@ class Summary:
     spectrum: list[float] | None
     local_models: dict[str, dict[str, Any]]
     local_terms: dict[str, dict[str, list[float]]]
+    classifier_spectrum: list[float] | None = None
+    data: str | None = None
+    split: str | None = None
 
     @classmethod
     def of(cls, directory: RunDirectory, asked: RunOptions | None = None) -> Summary:
@@ -105,6 +113,8 @@ class Summary:
         options = asked or held
         lines = list(_as_asked((record.to_dict() for record in directory.rounds()), options))
         evaluated = [line["model"] for line in lines if line["model"]]
+        classifiers = [found for model in evaluated if (found := model.get("classifier_singular_values"))]
+        about = directory.federation() if (directory.inside / FEDERATION).exists() else None
         return cls(
             digest=experiment.digest(),
             experiment=experiment.to_dict(),
@@ -115,6 +125,9 @@ class Summary:
             spectrum=_short(evaluated[-1]["singular_values"]) if evaluated else None,
             local_models=_short(_newest(lines, "local_models")),
             local_terms=_newest(lines, "local_terms"),
+            classifier_spectrum=_short(classifiers[-1]) if classifiers else None,
+            data=None if about is None else about.data,
+            split=None if about is None else about.split,
         )
 
     def as_asked(self, options: RunOptions) -> Summary:
@@ -132,6 +145,7 @@ class Summary:
             spectrum=self.spectrum if whole else None,
             local_models=self.local_models if whole else {},
             local_terms=self.local_terms if whole else {},
+            classifier_spectrum=self.classifier_spectrum if whole else None,
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -148,7 +162,8 @@ class Summary:
         """
         if not _is_shallow(stored, DEEPEST):
             raise UserError(f"more than {DEEPEST} tables and lists within each other")
-        summary = cls(**{name: stored[name] for name in cls.__dataclass_fields__})
+        names = [each.name for each in fields(cls) if each.default is MISSING or each.name in stored]
+        summary = cls(**{name: stored[name] for name in names})
         whole, rounds = _checks()
         whole.validate_python(vars(summary))
         rounds.validate_python(summary.rounds)
@@ -194,7 +209,7 @@ class Summary:
         values = [
             (int(line["round"]), float(value))
             for line in self.rounds
-            if (value := (line if measure in TRAFFIC else line["model"] or {}).get(measure)) is not None
+            if (value := (line if measure in COSTS else line["model"] or {}).get(measure)) is not None
             and (rounds is None or line["round"] <= rounds)
         ]
         return _REDUCE[name](self, values) if values else None
@@ -226,11 +241,34 @@ def _transient(summary: Summary, values: Values) -> float | None:
     return fmean(high) if high else None
 
 
+KEPT = 0.9
+"""What is left of a round's weight with each further round."""
+
+
+def smooth(values: Values) -> list[tuple[int, float]]:
+    """Return the running exponential average of values by round, with weights that fall by a tenth a round.
+
+    As the tables of FedMLB, FedACG and FedRCL have it, divided by the sum of the weights, so that a run that has just
+    begun is not drawn to zero.
+    """
+    found, total, weight, last = [], 0.0, 0.0, 0
+    for number, value in values:
+        fading = KEPT ** (number - last)
+        total, weight, last = fading * total + value, fading * weight + 1, number
+        found.append((number, total / weight))
+    return found
+
+
+def _smoothed(_: Summary, values: Values) -> float | None:
+    return smooth(values)[-1][1] if values[-1][0] >= LONG else None
+
+
 _REDUCE: dict[str, Callable[[Summary, Values], float | None]] = {
     "last": lambda _, values: values[-1][1],
     "last_ten": _last_ten,
     "best": lambda _, values: max(value for _, value in values),
     "transient": _transient,
+    "smoothed": _smoothed,
 }
 
 
@@ -276,6 +314,8 @@ def _scalars_only(line: Line) -> dict[str, Any]:
     kept = {key: line[key] for key in ("round", "terms", "missing", "averaging", "sent")}
     if line["updates"]:
         kept["updates"] = line["updates"]
+    if line["flops"] is not None:
+        kept["flops"] = line["flops"]
     received = fmean(line["received"].values()) if line["received"] else None
     return {**kept, "received": received, "seconds": round(line["seconds"], 3), "model": found}
 
@@ -313,12 +353,14 @@ def _joined(one: Summary, other: Summary) -> Summary:
         return len(summary.rounds), sum(line["model"] is not None for line in summary.rounds)
 
     more, less = (other, one) if richness(other) > richness(one) else (one, other)
+    more = replace(more, data=more.data or less.data, split=more.split or less.split)
     if len(more.rounds) > len(less.rounds):
         return more
     return replace(
         more,
         local_models=more.local_models or less.local_models,
         local_terms=more.local_terms or less.local_terms,
+        classifier_spectrum=more.classifier_spectrum or less.classifier_spectrum,
     )
 
 

@@ -19,7 +19,7 @@ from feddecorr.results.names import columns as named_columns
 from feddecorr.results.names import is_of_arm, is_regularizer
 from feddecorr.results.sample import Sample, factor_of
 from feddecorr.results.study import Label, Labels
-from feddecorr.results.summary import STATISTICS, TRAFFIC, Summary, read_summaries
+from feddecorr.results.summary import COSTS, STATISTICS, Summary, read_summaries
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -248,7 +248,7 @@ def _rows(summary: Summary) -> list[dict[str, Any]]:
             "round": line["round"],
             "seconds": line["seconds"],
             "missing": len(line["missing"]),
-            **{name: line.get(name) for name in TRAFFIC},
+            **{name: line.get(name) for name in COSTS},
             **(line["model"] or {}),
             **{f"term.{name}": value for name, value in line["terms"].items()},
             **settings,

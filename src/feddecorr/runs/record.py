@@ -63,6 +63,7 @@ class Record:
     the reason for each client that took no part in the end, `notes` remarks on others (such as that a node had lost
     what its client remembered).
     `sent` are the bytes of the tensors that went to each client of the round, `received` those that came from each.
+    `flops` are the floating-point operations of the round's local training, where `evaluation.flops` asks for them.
     `adapters` are the effective ranks of what adapters change each layer by, in evaluated rounds.
     `state` is the global model, as a module's `load_state_dict` takes it, or what is trained of it; it has a file of
     its own.
@@ -86,6 +87,7 @@ class Record:
     local_terms: dict[int, dict[str, list[float]]] = field(default_factory=dict)
     sent: int | None = None
     received: dict[int, int] = field(default_factory=dict)
+    flops: float | None = None
     adapters: dict[str, AdapterRanks] = field(default_factory=dict)
     state: Annotated[State, Field(exclude=True)] = field(default_factory=dict, repr=False, compare=False)
 

@@ -98,6 +98,9 @@ PRIMARY = "last"
 NETWORKS = {"mobilenetv2": 3, "resnet18": 2, "resnet32": 2, "resnet20": 2}
 """How near a network is to those that the paper trains; others count 1."""
 
+SPLITS = ("dirichlet", "homogeneous", "classes")
+"""The splits of the paper."""
+
 SIDES = {"cifar10": 32, "cifar100": 32, "tinyimagenet": 64}
 """Pixels of a side, as in the paper."""
 
@@ -196,11 +199,12 @@ class Run:
 def runs_of(summaries: Iterable[Summary], plan: Plan | None = None) -> list[Run]:
     """Return the finished runs, fuller ones later: of several records of one experiment, the last counts.
 
-    Runs whose settings cannot be read here are evidence of nothing.
+    Runs whose settings cannot be read here are evidence of nothing, and so are those on splits that the paper has not.
     By a plan, seeds beyond those of a setting do not count; a setting that it does not know has none declared.
     """
     fuller_later = sorted(summaries, key=lambda summary: bool(summary.local_models))
-    finished = [summary for summary in fuller_later if summary.is_known and is_finished(summary)]
+    known = [summary for summary in fuller_later if summary.is_known and is_finished(summary)]
+    finished = [summary for summary in known if summary.experiment["partition"]["name"] in SPLITS]
     if plan is None:
         return [Run(summary) for summary in finished]
     runs = [Run(summary, plan.declared.get(context(summary), 0)) for summary in finished]

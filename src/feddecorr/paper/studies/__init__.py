@@ -21,6 +21,8 @@ PARTS: dict[str, tuple[Config, ...]] = {
     "paper": (Flow(), ClassSweep(), Alignment(data="mnist"), Decorrelate()),
     "small": ON_DIGITS,
     "many": ON_DIGITS,
+    "protocol": (Flow(), ClassSweep(), Alignment(data="mnist"), Decorrelate()),
+    "protocol-small": ON_DIGITS,
     "smoke": (
         Flow(dim=6, classes=4, samples=40, points=11),
         ClassSweep(dim=6, classes=4, samples=40),
