@@ -27,6 +27,7 @@ COMPARED = {
     "epochs": ("training", "rounds"),
     "norm": ("model",),
     "head": ("model",),
+    "filters": ("model",),
     "statistics": ("batchnorm", "fix_after", "model"),
     "model": ("model",),
     "method": ("method", "model"),

@@ -210,27 +210,49 @@ def table(  # noqa: PLR0913, PLR0917 - one parameter for each option of the comm
         print_text(FORMATS[format](found))
 
 
-def compare(
+def compare(  # noqa: PLR0913, PLR0917 - one parameter for each option of the command
     sources: Sources,
     pair: Annotated[
         str, typer.Option(metavar="SETTING", help="The setting in which the two runs of a pair differ.")
     ] = "regularizers",
     by: Annotated[list[str] | None, typer.Option(metavar="SETTING", help="A setting to group by; repeatable.")] = None,
     measure: Annotated[str, typer.Option(help="What to compare: accuracy, effective_rank, …")] = "accuracy",
+    checklist: Annotated[
+        bool, typer.Option("--checklist", help="All that reviewers ask for: accuracy, rounds, ranks, collapse, cost.")
+    ] = False,
+    target: Annotated[
+        float | None,
+        typer.Option(min=0, max=100, help="Of the checklist: rounds to this smoothed accuracy, in percent."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="Of the checklist: a file to write, .md, .tex, .svg, .pdf or .png."),
+    ] = None,
     where: WhereOption = None,
     json: JsonOption = False,
 ) -> None:
     """Compare runs that differ in one setting only, seed by seed.
 
-    For the last round, the mean of the last ten and the best round: the mean difference, its 95 % interval
-    (Student's t), and in how many seeds the second was better. Accuracy is in percentage points; with --json, a
-    fraction.
+    For the last round, the mean of the last ten, the best round, while the learning rate is high, and smoothed: the
+    mean difference, its 95 % interval (Student's t), and in how many seeds the second was better. Accuracy is in
+    percentage points; with --json, a fraction.
+
+    With --checklist, all runs in three tables: accuracy and rounds to a target; effective ranks of global and local
+    models, neural collapse, dead features, the classifier's rank; and what a round costs in time, operations and
+    bytes; with the paired differences.
 
         feddecorr compare studies/small/runs --by method --pair regularizers
+
+        feddecorr compare studies/protocol-small/runs --checklist -o checklist.tex
     """
+    summaries = choose_runs(sources, where)
+    if checklist:
+        _checklist(summaries, pair, None if target is None else target / 100, out, json=json)
+        return
+    if target is not None or out is not None:
+        raise UserError("--target and --out are options of the checklist: say --checklist, too")
     from feddecorr.results.pairing import compare_runs
 
-    summaries = choose_runs(sources, where)
     found = compare_runs(summaries, by=by or [], pair=pair, measure=measure)
     if not found:
         raise UserError(
@@ -244,6 +266,33 @@ def compare(
     print_table([*found[0].words, "first", "second", "statistic", "difference", "95 % interval (t)", "wins"], rows)
     unit = "percentage points of accuracy" if measure == "accuracy" else measure
     say(f"differences are second minus first, in {unit}")
+
+
+def _checklist(summaries: list[Summary], pair: str, target: float | None, out: Path | None, *, json: bool) -> None:
+    """Print the checklist of these runs, or write it in the form of the file's ending."""
+    from feddecorr.results.checklist import checklist_of_runs, tables, to_latex, to_markdown
+    from feddecorr.results.groups import refuse_unknown
+
+    refuse_unknown([pair], summaries)
+    rows = checklist_of_runs(summaries, pair=pair, target=target)
+    if not rows:
+        raise UserError(f"none of {len(summaries)} runs is finished: a checklist is of whole runs")
+    if out is not None and out.suffix in (".md", ".tex"):
+        write_text(out, (to_markdown if out.suffix == ".md" else to_latex)(tables(rows)) + "\n")
+    elif out is not None:
+        from feddecorr.report.printed import refuse_unprintable, save
+        from feddecorr.report.run_figures import draw_checklist
+
+        refuse_unprintable(out)
+        save(draw_checklist(rows, pair), out)
+    if json:
+        print_json([row.to_dict() for row in rows])
+    elif out is None:
+        for table in tables(rows):
+            print_table(table.headings, table.rows, title=table.title)
+            say(table.note)
+    else:
+        print_text(str(out.resolve()))
 
 
 def _rows(comparison: Comparison, measure: str) -> list[list[str]]:

@@ -14,10 +14,14 @@ from feddecorr.results.study import Arm, Finding, Label, Labels, Result, Study
 from feddecorr.settings.flat import parse_settings
 from feddecorr.settings.options import RunOptions
 
+STANDARDIZED = "standardized filters"
+"""The label of weight standardization."""
+
 AXES: dict[str, Callable[[StudyScale, Label], str]] = {
     "data": lambda scale, value: scale.data.get(str(value), f"data={value}"),
     "model": lambda scale, value: scale.models.get(str(value), f"model={value}"),
     "norm": lambda _, value: f"model.norm={value}",
+    "filters": lambda _, value: f"model.weight_standardization={str(value == STANDARDIZED).lower()}",
     "head": lambda _, value: f"model.head={value}",
     "statistics": lambda _, value: "model.norm=group" if value == "none" else f"batchnorm={value}",
     "alpha": lambda _, value: f"partition.alpha={value}",

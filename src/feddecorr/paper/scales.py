@@ -52,8 +52,9 @@ METHODS = {
     "fedprox": "method=fedprox method.mu=0.001",
     "fedavgm": "method=fedavgm method.momentum=0.5",
     "moon": "method=moon method.mu=1.0",
+    "feddr": "method=feddr model.head=etf",
 }
-"""The paper's choices (appendix F); methods that are not named here have none."""
+"""The paper's choices (appendix F), and the head of FedDr+'s paper; other methods have their defaults."""
 
 REGULARIZERS = {
     "feddecorr": "regularizers=feddecorr regularizers.feddecorr.beta=0.1 regularizers.feddecorr.normalization=released",
@@ -204,6 +205,7 @@ REDUCED: Grids = {
     "averaging": {},
     "swing": {},
     "rivals": {},
+    "checklist": {},
     "dying": {},
     "dying-by-beta": {},
     "dying-larger": {},
@@ -358,6 +360,7 @@ SMOKE = StudyScale(
         "averaging": {"alpha": (0.05, 0.5)},
         "swing": {"alpha": (0.05,)},
         "rivals": {"alpha": (0.05,)},
+        "checklist": {"method": ("fedavg", "moon"), "alpha": (0.05,)},
         "dying": {"model": ("perceptron",), "alpha": (0.05,)},
         "dying-by-beta": {"model": ("perceptron",), "clients": (4, 1), "beta": (0, 0.1), "alpha": (0.05,)},
         "dying-larger": {"data.size": (8,), "model": ("perceptron",), "alpha": (0.05,)},

@@ -24,8 +24,10 @@ from feddecorr.report.picture import (
     mean_series,
 )
 from feddecorr.results import curves
+from feddecorr.results.checklist import COLUMNS, ChecklistRow
 from feddecorr.results.curves import local_spectra
 from feddecorr.results.groups import Cell, covers, group_runs
+from feddecorr.results.names import ABSENT, shown
 from feddecorr.results.summary import Summary
 from feddecorr.runs.diagnosis import Wanted, examine
 from feddecorr.runs.directory import RunDirectory
@@ -193,6 +195,39 @@ def _sphere(data: FigureData) -> Picture:
         (found,) = examine(RunDirectory.open(directory), Wanted(), directory.name, lambda _: None).diagnoses
         panels.append(Panel(data.line(cell), cloud=sphere_points(found)))
     return _picture("sphere", ("", ""), panels)
+
+
+DRAWN = ("last", "smoothed", "effective_rank", "local_effective_rank", "nc1_variability", "flops")
+"""The columns of the checklist that are drawn."""
+
+
+def draw_checklist(rows: Sequence[ChecklistRow], pair: str) -> Picture:
+    """Return a panel for each of the main columns: a line for each group of arms, a point for each of them."""
+    arms: dict[str, dict[int, ChecklistRow]] = {}
+    names: list[str] = []
+    for row in rows:
+        rest = [name for name in row.cell.labels if not covers(pair, name)]
+        if row.base is None:
+            names.append(row.cell.name(rest) or "all runs")
+        own = {name: value for name, value in row.cell.labels.items() if covers(pair, name) and value != ABSENT}
+        arms.setdefault(" ".join(shown(*label) for label in own.items()) or "runs", {})[len(names) - 1] = row
+    panels = []
+    for column in DRAWN:
+        series = [_points(name, column, found) for name, found in arms.items()]
+        if any(each.x for each in series):
+            panels.append(Panel(COLUMNS[column].heading, series, names=((), names)))
+    if not panels:
+        raise UserError("no run has recorded what the checklist shows: the global model was never evaluated")
+    size = (2.2 * len(panels) + 1.5, 1.2 + 0.18 * len(names))
+    return Picture("checklist", "Checklist", "", ("", ""), panels, across=len(panels), shared_x=False, size=size)
+
+
+def _points(name: str, column: str, found: Mapping[int, ChecklistRow]) -> Series:
+    samples = {place: row.samples[column].times(COLUMNS[column].factor) for place, row in found.items()}
+    known = {place: sample for place, sample in samples.items() if sample.values}
+    spread = [curves.spread(list(sample.values.values())) for sample in known.values()]
+    means = [sample.mean for sample in known.values()]
+    return Series(means, list(known), name=name, points=True, spread=spread, sideways=True)
 
 
 EVALUATED = "the global model was never evaluated"

@@ -18,6 +18,8 @@ from feddecorr.report import figures
 from feddecorr.report.page import Section, write_page
 from feddecorr.report.picture import SPECTRUM, LineStyle, line_styles
 from feddecorr.results import curves
+from feddecorr.results.checklist import checklist_of_runs
+from feddecorr.results.checklist import tables as checklist_tables
 from feddecorr.results.curves import Band, Points, band, spread
 from feddecorr.results.groups import by_seed, context, group_runs, is_finished
 from feddecorr.results.names import ArmName
@@ -179,6 +181,9 @@ def sections(lines: Sequence[SeedGroup], runs: Mapping[str, RunDirectory]) -> It
         if any(places for places, _, _ in drawn.values()):
             heading = f"{what.removesuffix(' (%)').capitalize()} per round"
             yield Section(heading, text + bands, figure=figures.bands(drawn, "round", what, styles=shown))
+    for table in checklist_tables(checklist_of_runs(every)):
+        if table.rows:
+            yield Section(f"Checklist: {table.title}", table.note, headings=table.headings, rows=table.rows)
     yield from _labels(lines, runs)
     yield _settings(lines)
 

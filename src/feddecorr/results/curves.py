@@ -90,6 +90,11 @@ def _local_ranks(cell: Cell, mean: Callable[[list[float]], float]) -> Sample:
     return sample_runs(cell.runs, of)
 
 
+def seconds_per_round(run: Summary) -> float | None:
+    """Return the mean time of a round, without the first, which also starts everything."""
+    return fmean(line["seconds"] for line in run.rounds[1:] or run.rounds) if run.rounds else None
+
+
 def local_spectra(summary: Summary) -> dict[str, list[float]]:
     """Return the logarithms of the singular values of each client's model, by client in the order of their ids."""
     clients = sorted(summary.local_models, key=int)

@@ -70,11 +70,11 @@ class Comparison:
             "second": self.second,
             "names": list(self.names),
             "seeds": list(self.seeds),
-            "statistics": {name: _numbers(sample) for name, sample in self.statistics.items()},
+            "statistics": {name: difference_numbers(sample) for name, sample in self.statistics.items()},
         }
 
 
-def _numbers(sample: Sample) -> dict[str, Any]:
+def difference_numbers(sample: Sample) -> dict[str, Any]:
     """Return the numbers of a sample of differences; those that are not known are null."""
     known = {name: getattr(sample, name) for name in ("mean", "low", "high")}
     return {

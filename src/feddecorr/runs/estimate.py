@@ -85,7 +85,8 @@ def count_flops(simulation: Simulation) -> float:
     client.train(images=client.batch, epochs=1)  # so that it remembers a round
 
     def count(images: int, epochs: int) -> int:
-        with FlopCounter() as counter:
+        counter = FlopCounter()
+        with counter:
             client.train(images=images, epochs=epochs)
         return counter.total
 

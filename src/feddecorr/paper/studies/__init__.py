@@ -89,6 +89,7 @@ STUDIES: dict[str, Study] = {
         beyond.AVERAGING,
         beyond.SWING,
         rivals.RIVALS,
+        rivals.CHECKLIST,
         beyond.DYING,
         beyond.DYING_BY_BETA,
         beyond.DYING_LARGER,

@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-from statistics import fmean
+from dataclasses import replace
 
 from feddecorr.methods import METHODS
 from feddecorr.paper.figures import figure
-from feddecorr.paper.grid import Grid, GridResults, vary
+from feddecorr.paper.grid import STANDARDIZED, Grid, GridResults, vary
 from feddecorr.paper.studies.accuracy import ALL_DATA, BOTH, decorrelates_fedavg_alone
 from feddecorr.paper.tables import Columns, gains, measured, tabulate
 from feddecorr.paper.values import named, published
 from feddecorr.report.picture import Series, line_styles
-from feddecorr.results.curves import local_ranks
+from feddecorr.results.checklist import checklist, tables
+from feddecorr.results.curves import local_ranks, seconds_per_round
 from feddecorr.results.groups import NOT_MEASURED, Cell, sample_runs, split_by
 from feddecorr.results.sample import Sample
 from feddecorr.results.study import Finding, Labels
-from feddecorr.results.summary import STATISTICS, Summary
+from feddecorr.results.summary import STATISTICS
 
 
 def seconds(cell: Cell) -> Sample:
-    """Return the mean time of a round by seed, without the first, which also starts everything."""
-
-    def of(run: Summary) -> float | None:
-        return fmean(line["seconds"] for line in run.rounds[1:] or run.rounds) if run.rounds else None
-
-    return sample_runs(cell.runs, of)
+    """Return the mean time of a round by seed."""
+    return sample_runs(cell.runs, seconds_per_round)
 
 
 def ratio_to(base: Sample, cell: Cell) -> Sample:
@@ -79,6 +76,9 @@ NEURAL_COLLAPSE = {
     "NC3": "nc3_duality_gap",
     "NC4": "nc4_disagreement",
 }
+ALPHAS = (0.1, 0.3, 0.6)
+"""Those of tables since 2024."""
+
 HEADS = ("linear", "normalized", "layer_norm", "etf", "prototypes")
 OWN_HEADS = {"feddr": "etf"} | {
     name: method.requires["model.head"] for name, method in METHODS.table.items() if "model.head" in method.requires
@@ -110,7 +110,7 @@ def side_by_side(results: GridResults) -> list[Finding]:
     return [tabulate("All rivals", results.cells, columns, note)]
 
 
-ARM = ("method", "head")
+ARM = ("method", "head", "filters")
 """What distinguishes the points of a figure."""
 
 
@@ -118,14 +118,15 @@ def rank_and_accuracy(results: GridResults) -> list[Finding]:
     """Make figures with a point for each rival, to see whether methods that use more dimensions classify better."""
     found: list[Finding] = []
     for title, cells in split_by(results.cells, ("data", "alpha", "regularizer")):
-        arms = {cell.name(ARM): cell.named(ARM) for cell in cells}
+        axes = [axis for axis in ARM if axis in cells[0].labels]
+        arms = {cell.name(axes): cell.named(axes) for cell in cells}
         look = line_styles(arms)
         points = dict(zip(arms, map(_point, cells), strict=True))
         known = [Series([point[0]], [point[1]], look[name][0], name=name) for name, point in points.items() if point]
         absent = [name for name, point in points.items() if not point]
         note = f"Missing, or with too few rounds: {', '.join(absent)}." if absent else "Means over seeds."
-        axes = ("effective rank of the global model", "accuracy (%), mean of the last ten")
-        found.append(figure(f"Rank and accuracy: {title}", axes, known, note))
+        across = ("effective rank of the global model", "accuracy (%), mean of the last ten")
+        found.append(figure(f"Rank and accuracy: {title}", across, known, note))
     return found
 
 
@@ -148,3 +149,32 @@ RIVALS = Grid(
     wants=belong_together,
 )
 """What the field after the paper proposes, on the same splits and seeds."""
+
+
+def one_alpha_but_for_fedavg(labels: Labels) -> bool:
+    """Return whether to run it: FedAvg at every alpha, other methods at the smallest."""
+    return labels["method"] == "fedavg" or labels["alpha"] == min(ALPHAS) or labels["alpha"] not in ALPHAS
+
+
+def reviewers_tables(results: GridResults) -> list[Finding]:
+    """Make the tables of the checklist, with the paired differences that FedDecorr makes."""
+    rows = checklist(results.cells, pair="regularizer", alike=("data", "alpha"))
+    return [replace(table, note=f"{table.note} {results.note}") for table in tables(rows)]
+
+
+CHECKLIST = Grid(
+    name="checklist",
+    shows="all methods without and with FedDecorr and weight standardisation: accuracy, rounds, collapse, cost",
+    place="beyond the paper",
+    settings="evaluation.clients=last evaluation.flops=true",
+    axes=vary(
+        "cifar10",
+        method=tuple(METHODS.table),
+        filters=("plain filters", STANDARDIZED),
+        regularizer=BOTH,
+        alpha=ALPHAS,
+    ),
+    makes=(reviewers_tables, gains(axis="filters", base="plain filters"), rank_and_accuracy),
+    wants=one_alpha_but_for_fedavg,
+)
+"""What a reviewer asks of a comparison, at `protocol` and `protocol-small`."""
