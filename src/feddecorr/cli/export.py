@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from feddecorr.cli.console import JsonOption, TrustOption, print_result
+from feddecorr.cli.console import JsonOption, TrustOption, print_json, print_result, print_text
 from feddecorr.cli.show import Sources, WhereOption, choose_runs
 from feddecorr.core.trust import Trust
 from feddecorr.errors import UserError, nearest
@@ -100,8 +100,11 @@ def _track(sources: list[Path], to: str) -> list[Path]:
 
 def records(
     sources: Sources,
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE.jsonl", help="The file to write.")],
+    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE.jsonl", help="The file to write.")] = None,
     where: WhereOption = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Write nothing: say whether these files can be taken for evidence.")
+    ] = False,
     json: JsonOption = False,
 ) -> None:
     """Write what tables and figures need from many runs into one file, small enough for git.
@@ -109,8 +112,20 @@ def records(
     One line of JSON per run: its settings, the command that repeats it, the numbers of every round, the last
     spectrum, and where it ran. Of several copies of a run, the one with the most rounds is taken.
 
+    With --check, each file must hold whole runs, each once, with commit, versions and platform, splits that are the
+    same for the same seed, and for every run with regularizers seeds that have the same run without.
+
         feddecorr records studies/small/runs -o results/small.jsonl
+
+        feddecorr records --check results/small.jsonl
     """
+    if check:
+        if out is not None or where:
+            raise UserError("--check writes nothing and looks at whole files: leave --out and --where out")
+        _check(sources, json=json)
+        return
+    if out is None:
+        raise UserError("name the file to write: -o FILE.jsonl")
     from feddecorr.results.summary import write_summaries
 
     if out.suffix != ".jsonl":
@@ -120,3 +135,20 @@ def records(
     size = out.stat().st_size
     text = f"{out.resolve()}: {len(summaries)} runs, {size / 1e6:.2f} MB"
     print_result(text, {"records": str(out.resolve()), "runs": len(summaries), "bytes": size}, json=json)
+
+
+def _check(sources: list[Path], *, json: bool) -> None:
+    """Print what each file holds and what is wrong with it; fail if anything is."""
+    from feddecorr.results.acceptance import check_file
+
+    found = [check_file(source) for source in sources]
+    if json:
+        print_json([each.to_dict() for each in found])
+    else:
+        for each in found:
+            print_text(f"{each.file}: {each.runs} runs of {each.arms} arms, {each.pairs} of them paired")
+            for kind, sentences in (("problem", each.problems), ("note", each.notes)):
+                for sentence in sentences:
+                    print_text(f"  {kind}: {sentence}")
+    if count := sum(len(each.problems) for each in found):
+        raise UserError(f"{count} problems: such records cannot be taken for evidence")

@@ -43,9 +43,12 @@ def _local_rank(run: Summary, _: float) -> float | None:
     return fmean(values) if values else None
 
 
+ROUNDING = 1e-9
+
+
 def rounds_to(run: Summary, target: float) -> float | None:
     """Return the first evaluated round after which the smoothed accuracy is that high; None if it never is."""
-    return next((number for number, value in _smoothed(run) if value >= target), None)
+    return next((number for number, value in _smoothed(run) if value >= target - ROUNDING), None)
 
 
 def _smoothed(run: Summary) -> list[tuple[int, float]]:
@@ -182,7 +185,7 @@ def checklist(
 
 def _goal(cell: Cell) -> float:
     ends = [curve[-1][1] for run in cell.runs.values() if (curve := _smoothed(run))]
-    return math.floor(100 * fmean(ends)) / 100 if ends else math.inf
+    return math.floor(100 * fmean(ends) + ROUNDING) / 100 if ends else math.inf
 
 
 def checklist_of_runs(

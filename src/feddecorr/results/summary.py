@@ -340,7 +340,7 @@ def read_summaries(paths: Sequence[Path]) -> list[Summary]:
     """
     found: dict[str, Summary] = {}
     for path in paths:
-        for summary in _read(path):
+        for summary in read_records(path):
             known = found.get(summary.digest)
             found[summary.digest] = summary if known is None else _joined(known, summary)
     return list(found.values())
@@ -364,7 +364,8 @@ def _joined(one: Summary, other: Summary) -> Summary:
     )
 
 
-def _read(path: Path) -> Iterator[Summary]:
+def read_records(path: Path) -> Iterator[Summary]:
+    """Yield every record of a file, or of the runs of a folder, also the same run again."""
     if path.is_dir():
         for directory in run_directories(path):
             try:
