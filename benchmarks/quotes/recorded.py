@@ -16,9 +16,9 @@ def comparisons() -> str:
     rows = []
     for file in FILES:
         name = file.relative_to(ROOT / "results").as_posix()
-        for row in checklist_of_runs(read_summaries([file])):
-            if row.base and row.differences["last"].values:
-                rows.append([f"[{name}](../results/{name})", *_cells(row)])
+        found = checklist_of_runs(read_summaries([file]))
+        paired = [row for row in found if row.base and row.differences["last"].values]
+        rows += [[f"[{name}](../results/{name})", *_cells(row)] for row in paired]
     return table(["file", "what", "seeds", "accuracy (%)", "gain", "effective rank"], rows, words=2)
 
 

@@ -360,7 +360,7 @@ SMOKE = StudyScale(
         "averaging": {"alpha": (0.05, 0.5)},
         "swing": {"alpha": (0.05,)},
         "rivals": {"alpha": (0.05,)},
-        "checklist": {"method": ("fedavg", "moon"), "alpha": (0.05,)},
+        "checklist": {"method": ("fedavg",), "alpha": (0.05,)},
         "dying": {"model": ("perceptron",), "alpha": (0.05,)},
         "dying-by-beta": {"model": ("perceptron",), "clients": (4, 1), "beta": (0, 0.1), "alpha": (0.05,)},
         "dying-larger": {"data.size": (8,), "model": ("perceptron",), "alpha": (0.05,)},
