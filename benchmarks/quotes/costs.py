@@ -145,3 +145,51 @@ def memory() -> str:
 def _speeds() -> list[Any]:
     found = record("results/speed.json").values()
     return [each for each in found if isinstance(each, dict) and "ratio to bare" in each]
+
+
+def plan() -> str:
+    """Return what was planned against what runs took."""
+    settings = record("results/plan.json")["settings"]
+    rows = [
+        [name, f"{each['planned']:.1f} s", f"{each['taken']:.1f} s", f"{each['ratio']:.2f}"]
+        for name, each in settings.items()
+    ]
+    return table(["run", "planned", "taken", "ratio"], rows)
+
+
+def study_costs() -> str:
+    """Return what each of the paper's studies costs at its own scale."""
+    studies = record("results/study_costs.json")["studies"]
+    rows = [
+        [
+            f"`{name}`",
+            each["place"],
+            str(each["total_runs"]),
+            f"{each['total_images'] / 1e9:.2f}",
+            f"{each['total_flops'] / 1e18:.2f}",
+            f"{each['largest_device_memory'] / 1e9:.1f} GB",
+            f"{each['total_seconds'] / 3600:.0f}",
+        ]
+        for name, each in studies.items()
+    ]
+    headings = [
+        "study",
+        "where",
+        "runs",
+        "images, 10⁹",
+        "FLOP, 10¹⁸",
+        "memory of the card, at most",
+        "hours on one A100",
+    ]
+    return table(headings, rows)
+
+
+def device_traffic() -> str:
+    """Return what crosses in a step, a round and an evaluation."""
+    methods = record("results/device_traffic.json")["methods"]
+    rows = [
+        [name, part, *(f"{counts[kind]:.0f}" for kind in ("in", "out", "reads"))]
+        for name, parts in methods.items()
+        for part, counts in parts.items()
+    ]
+    return table(["method", "in", "tensors to the device", "tensors back", "values read"], rows)

@@ -7,12 +7,13 @@ does when an experiment names something of this module.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import return_and_correct_aliasing
 from torch.utils.backend_registration import _DummyBackendModule, _setup_privateuseone_for_python_backend
@@ -32,7 +33,16 @@ READS = (
     aten.nonzero.default,
     aten.masked_select.default,
     aten._unique2.default,
+    aten.bincount.default,
+    aten.repeat_interleave.Tensor,
 )
+"""What a card answers to the host before it goes on: values, and sizes that depend on values."""
+
+SOLVERS = (aten._linalg_eigh.default, aten._linalg_svd.default)
+"""These give the host their status, which PyTorch checks."""
+
+INDEXED = (aten.index.Tensor, aten.index_put.default, aten.index_put_.default, aten._index_put_impl_.default)
+"""These read the number of true values, where an index is a mask."""
 
 
 class OnStandIn(Tensor):
@@ -85,8 +95,10 @@ def compute(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         _count_copy(args, target)
     else:
         _refuse_mixed(func, [each for each in pytree.tree_leaves((args, kwargs)) if isinstance(each, Tensor)])
-    if func in READS:
+    if func in READS or (func in INDEXED and any(each is not None and each.dtype is torch.bool for each in args[1])):
         traffic["reads"] += 1
+    if func in SOLVERS:
+        traffic["solvers"] += 1
     held_args, held_kwargs = pytree.tree_map_only(OnStandIn, lambda each: each.held, (args, dict(kwargs)))
     if target is not None:
         held_kwargs["device"] = "cpu"
@@ -160,3 +172,21 @@ class Registers(Measure):
     def __call__(self, principal: Principal, classes: Any) -> float | None:
         """Return the largest variance."""
         return float(principal.values[0])
+
+
+class _Full(nn.Module):
+    def __init__(self, inputs: int, classes: int) -> None:
+        super().__init__()
+        self.classifier = nn.Linear(inputs, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Classify, unless it is to be trained on the device."""
+        if self.training and isinstance(x, OnStandIn):
+            raise torch.OutOfMemoryError("tried to allocate 2 GiB")
+        logits: Tensor = self.classifier(x.flatten(1))
+        return logits
+
+
+def fills_memory(shape: tuple[int, int, int], classes: int) -> nn.Module:
+    """Return a network for which the device is too small as soon as it is trained."""
+    return _Full(math.prod(shape), classes)

@@ -1,6 +1,8 @@
 """Runs on another device than the host, on the stand-in of `helpers/stand_in.py`: all that no card is needed for."""
 
+import json
 from collections import Counter
+from collections.abc import Sequence
 from itertools import cycle
 from pathlib import Path
 
@@ -17,6 +19,8 @@ from feddecorr.objective.regularizers import REGULARIZERS
 from feddecorr.objective.terms import Pass, Term
 from feddecorr.runs.pipeline import resume, run
 from feddecorr.runs.record import Record
+from feddecorr.training.client import Alone
+from feddecorr.training.shards import LabelledBatch
 
 QUICK = (
     "rounds=2",
@@ -55,6 +59,19 @@ OPTIONS = [
     ("training.clients_per_batch=2", "training.pre_aggregate=true", "model.norm=group"),
     ("training.clients_per_batch=2", "method=moon", "regularizers=feddecorr"),
     ("training.clients_per_batch=2", "data.channels=3", "data.augment=crop,flip"),
+    ("training.adapter=lora", "training.adapter.rank=2"),
+    ("training.trainable=classifier*",),
+    ("batchnorm=fixed", "fix_after=1"),
+    ("transforms=clip", "transforms.clip.clipping_norm=1"),
+    ("transforms=locally_private", "transforms.locally_private.seed=1", "model.norm=group"),
+    ("transforms=median", "participation=0.5"),
+    (
+        "evaluation.clients=true",
+        "evaluation.updates=true",
+        "evaluation.epochs=true",
+        "evaluation.label_measures=always",
+        "evaluation.measures=explained_variance,condition_number",
+    ),
 ]
 
 
@@ -71,7 +88,10 @@ def crossings(*words: str) -> Counter[str]:
 
 @pytest.mark.parametrize("words", [*METHODS_WITH_TERMS, *NETWORKS, *OPTIONS], ids=" ".join)
 def test_a_run_has_the_numbers_of_the_host_and_its_steps_neither_read_nor_move(words: tuple[str, ...]) -> None:
-    """Twice as many steps of half as many images cross and read as often as these do."""
+    """Twice as many steps of half as many images cross and read as often as these do.
+
+    Except for the status of an eigenvalue solver, which PyTorch checks.
+    """
     host = records("cpu", *words)
     traffic.clear()
     there = records(NAME, *words)
@@ -84,11 +104,28 @@ def test_a_run_has_the_numbers_of_the_host_and_its_steps_neither_read_nor_move(w
     assert {kind: more[kind] for kind in ("in", "out", "reads")} == {
         kind: moved[kind] for kind in ("in", "out", "reads")
     }
+    assert (more["solvers"] > moved["solvers"]) == ("regularizers=spectral_entropy" in words)
 
 
 def test_policies_of_autoaugment_change_images_there_as_on_the_host() -> None:
-    words = ("data.channels=3", "data.augment=autoaugment")
+    words = ("data.channels=3", "data.augment=crop,flip,autoaugment", "training.epochs=3")
     assert digest(records(NAME, *words)[-1].state) == digest(records("cpu", *words)[-1].state)
+
+
+def test_steps_on_images_under_autoaugment_neither_read_nor_move(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How often its draws cross differs with the draws, so that the steps themselves are watched."""
+    gradients, during = Alone.gradients, []
+
+    def watched(self: Alone, step: LabelledBatch) -> Sequence[Tensor]:
+        before = traffic.copy()
+        found = gradients(self, step)
+        during.append(traffic - before)
+        return found
+
+    monkeypatch.setattr(Alone, "gradients", watched)
+    records(NAME, "data.channels=3", "data.augment=autoaugment", "regularizers=feddecorr")
+    assert len(during) >= 8
+    assert not any(during)
 
 
 def test_a_round_moves_the_weights_once_in_each_direction_and_no_image() -> None:
@@ -194,3 +231,23 @@ def test_a_full_device_is_an_error_that_names_client_and_way_out(monkeypatch: py
     monkeypatch.setattr(METHODS.table["fedavg"], "terms", lambda *_: {"full": full})
     with pytest.raises(feddecorr.RunError, match=r"client 0 failed in round 1.*standin is full.*fewer engine.workers"):
         records(NAME)
+
+
+def test_a_full_device_in_a_pool_names_worker_too() -> None:
+    """The network asks for more memory than there is."""
+    words = ("evaluation.measures=stand_in:Registers", "model=stand_in:fills_memory", "engine=pool", "engine.workers=1")
+    with pytest.raises(feddecorr.RunError, match=r"client 0 failed.*worker 0 on standin:0: standin:0 is full.*fewer"):
+        records(NAME, *words, f"engine.devices={NAME}:0")
+
+
+@pytest.mark.parametrize("deterministic", [True, False])
+def test_precision_and_determinism_are_recorded(tmp_path: Path, deterministic: bool) -> None:
+    experiment, options = small(
+        *QUICK, "rounds=1", f"device={NAME}", f"training.deterministic={str(deterministic).lower()}"
+    )
+    list(run(experiment, options, tmp_path / "run"))
+    found = json.loads((tmp_path / "run" / "environment.json").read_text())
+    assert found["deterministic_algorithms"] is deterministic
+    assert found["tf32"] is False
+    assert found["cudnn_benchmark"] is not deterministic
+    assert found["cublas_workspace"] == ":4096:8"

@@ -83,28 +83,24 @@ def _estimate(experiment: Experiment, options: RunOptions, *, json: bool) -> Non
     from feddecorr.sweeps.status import peak_memory
 
     simulation = simulate(experiment, options)
-    experiment, work = simulation.task.experiment, Work.of(simulation, options)
+    experiment = simulation.task.experiment
+    work = Work.of(experiment, options, simulation.dataset.outline)
     say("training a few steps …")
     image, count = measure_image(simulation), processes(experiment, options)
-    seconds, memory = work.seconds(image, count), peak_memory()
+    seconds, memory = work.seconds_by(image, count), peak_memory()
     if json:
         measured = {"seconds_per_image": image, "processes": count, "seconds": seconds, "memory_per_process": memory}
-        print_json({**asdict(work), "rounds": options.rounds, **measured})
+        print_json({**asdict(work), **measured})
         return
-    channels, height, width = work.shape
-    size = f"{height}×{width}×{channels}"
-    print_text(f"data: {work.train} training and {work.test} test images of {size} in {work.classes} classes")
-    print_text(
-        f"training: {options.rounds} rounds of about {work.images_per_round:.0f} images in {work.steps_per_round:.0f} "
-        f"steps, {work.images:.0f} images in all"
-    )
-    print_text(f"evaluation: {work.evaluated} images in all")
+    for line in work.describe():
+        print_text(line)
     if memory:
         of_each = f" in each of {count + 1} processes" if count > 1 else ""
         print_text(f"memory: about {memory / 1e9:.1f} GB{of_each}")
     at_a_time = f", {count} at a time" if count > 1 else ""
     per_image = f"{1000 * image:.2g} ms for an image of training{at_a_time}"
     print_text(f"time: about {duration(seconds)} ({per_image}, measured just now on {options.device})")
+    say("on another device: 'feddecorr plan' with the same settings and --device")
 
 
 def resume(

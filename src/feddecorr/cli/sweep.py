@@ -210,7 +210,7 @@ def estimate(study_plan: StudyPlan, executor: Executor, *, json: bool) -> None:
     ]
     print_table(["run", "what", "rounds", "images left"], rows)
     print_text(f"{len(rows)} run{'s' * (len(rows) != 1)}, {done} done, {sum(filter(None, images)):.0f} images left")
-    say("how long one of them takes: its command (--json has them) with --dry-run")
+    say("how long one of them takes: its command (--json has them) with --dry-run, or 'feddecorr plan' in place of run")
 
 
 def execute(study_plan: StudyPlan, executor: Executor, *, json: bool) -> None:

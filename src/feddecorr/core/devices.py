@@ -85,12 +85,20 @@ def configured(device: str, *, deterministic: bool) -> Iterator[None]:
         torch.use_deterministic_algorithms(known[0], warn_only=known[1])
 
 
-def describe(device: str) -> dict[str, Any]:
+def describe(device: str, *, deterministic: bool = True) -> dict[str, Any]:
     """Return what results of an accelerator depend on, ready for JSON; nothing of the host."""
     if on_host(device):
         return {}
     name = getattr(_module(device), "get_device_name", lambda _device: kind(device))(torch.device(device))
-    return {"device": name, "cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version()}
+    with configured(device, deterministic=deterministic):
+        settings = {
+            "tf32": torch.backends.cuda.matmul.allow_tf32 or torch.backends.cudnn.allow_tf32,
+            "cudnn_benchmark": torch.backends.cudnn.benchmark,
+            "deterministic_algorithms": torch.are_deterministic_algorithms_enabled(),
+            "cublas_workspace": os.environ["CUBLAS_WORKSPACE_CONFIG"],
+        }
+    versions = {"cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version()}
+    return {"device": name, **versions, **settings}
 
 
 def peak_memory(device: str) -> int | None:

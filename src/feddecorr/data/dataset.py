@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -24,6 +24,21 @@ from feddecorr.core.randomness import frozen_stream
 from feddecorr.core.registry import Config
 from feddecorr.core.text import is_text, read_list
 from feddecorr.errors import UserError
+
+
+class Outline(NamedTuple):
+    """What a data set is like: how many images, of which shape (channels, height, width), in how many classes."""
+
+    train: int
+    test: int
+    shape: tuple[int, int, int]
+    classes: int
+    dtype: torch.dtype = torch.uint8
+
+    @property
+    def nbytes(self) -> int:
+        """How much memory the images and their labels take."""
+        return (self.train + self.test) * (math.prod(self.shape) * self.dtype.itemsize + torch.int64.itemsize)
 
 
 @dataclass(frozen=True)
@@ -98,6 +113,11 @@ class Dataset:
         """Channels, height and width of an image."""
         height, width, channels = self.train.pixels.shape[1:]
         return channels, height, width
+
+    @property
+    def outline(self) -> Outline:
+        """What it is like."""
+        return Outline(len(self.train), len(self.test), self.shape, len(self.classes), self.train.pixels.dtype)
 
     def normalize(self, pixels: Tensor) -> Tensor:
         """Turn (n, h, w, c) pixels into standardized (n, c, h, w) floats, channels-last in memory."""
@@ -280,6 +300,10 @@ class Data(Config):
             test=dataset.test if test is None else dataset.test.take(test),
             owners=dataset.owners if train is None or dataset.owners is None else dataset.owners[train],
         )
+
+    def outline(self) -> Outline:
+        """Return what the images are like that `load` returns; public sets need not be on this machine."""
+        return self.load().outline
 
     def pinned(self, sha256: str | None = None) -> Self:  # noqa: ARG002 - a public set is known by its name
         """Return the same data set with its digest recorded, where its name alone does not identify the images."""

@@ -107,6 +107,8 @@ class Mnist(PublicData):
         name="mnist",
         train=60_000,
         test=10_000,
+        side=28,
+        classes=10,
         mean=(33.318421449829934,),
         std=(78.56748998339799,),
         sources=(
@@ -139,6 +141,8 @@ class FashionMnist(PublicData):
         name="fashion_mnist",
         train=60_000,
         test=10_000,
+        side=28,
+        classes=10,
         mean=(72.94035223214286,),
         std=(90.02118235130526,),
         sources=(

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from feddecorr.data import cache
 from feddecorr.data.archives import MemberFilter, collect, gunzip
-from feddecorr.data.dataset import Data, Dataset, Images, content_digest
+from feddecorr.data.dataset import Data, Dataset, Images, Outline, content_digest
 from feddecorr.data.download import DownloadProgress, Source
 from feddecorr.errors import RunError, UserError
 
@@ -28,8 +28,8 @@ AT_ONCE = 1000
 class Recipe:
     """Everything about one public data set.
 
-    `mean` and `std` are those of each channel over the whole training set, in pixel units, as published or as
-    counted: everyone standardizes by them, whichever part of the set they hold.
+    Images are square, of that `side`. `mean` and `std` are those of each channel over the whole training set, in pixel
+    units, as published or as counted: everyone standardizes by them, whichever part of the set they hold.
     `parse` turns the contents of the wanted files, by path, into a data set, from any official layout. `check` yields
     what is wrong with a set that has the right numbers of images. With `parts`, an incomplete copy is accepted
     without `--partial`.
@@ -38,6 +38,8 @@ class Recipe:
     name: str
     train: int
     test: int
+    side: int
+    classes: int
     mean: tuple[float, ...]
     std: tuple[float, ...]
     sources: tuple[Source, ...]
@@ -76,6 +78,12 @@ class PublicData(Data):
         """Return the images that the options ask for, in the size that they ask for."""
         dataset = super().load()
         return dataset if self.size is None else resize(dataset, self.size)
+
+    def outline(self) -> Outline:
+        """Return what the whole, official set is like, of which the options may ask for a part."""
+        side = self.size or self.recipe.side
+        train, test = self.train or self.recipe.train, self.test or self.recipe.test
+        return Outline(train, test, (len(self.recipe.mean), side, side), self.recipe.classes)
 
     def read(self) -> Dataset:
         """Return the images, memory-mapped from the cache, with the constants of the whole set."""

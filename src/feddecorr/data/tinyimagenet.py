@@ -120,6 +120,8 @@ class TinyImageNet(PublicData):
         name="tinyimagenet",
         train=100_000,
         test=10_000,
+        side=64,
+        classes=200,
         mean=(122.451, 114.2655, 101.3625),  # 255 times 0.4802, 0.4481, 0.3975, as commonly published
         std=(70.635, 68.6205, 71.9355),  # 255 times 0.2770, 0.2691, 0.2821
         sources=(

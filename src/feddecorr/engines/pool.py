@@ -20,7 +20,7 @@ import torch
 from pydantic import BeforeValidator, Field, PositiveInt
 
 from feddecorr.core.client_memory import Memories
-from feddecorr.core.devices import expand, kind
+from feddecorr.core.devices import expand, kind, on_host
 from feddecorr.core.messages import Broadcast, Failure, Update
 from feddecorr.core.randomness import parallel_jobs
 from feddecorr.core.states import State
@@ -220,8 +220,8 @@ def refuse_notebook_classes(task: Task) -> None:
 class Worker:
     """The main process's handle of one worker, with the jobs it has not finished."""
 
-    def __init__(self, arguments: WorkerArguments) -> None:
-        self.arguments = arguments
+    def __init__(self, number: int, arguments: WorkerArguments) -> None:
+        self.number, self.arguments = number, arguments
         require_open_files()
         self.connection, theirs = context().Pipe()
         self.process = context().Process(target=work, args=(theirs, *arguments), daemon=True, name=WORKER)
@@ -265,7 +265,12 @@ class Worker:
         slots = self.jobs.popleft().slots
         used = {answer.update.client for answer in answers if isinstance(answer, TrainedUpdate)}
         self._free += [slot for client, slot in slots.items() if client not in used]
-        return [answer if isinstance(answer, Failure) else self._read(answer, slots) for answer in answers]
+        return [self._name(answer) if isinstance(answer, Failure) else self._read(answer, slots) for answer in answers]
+
+    def _name(self, failed: Failure) -> Failure:
+        """Say which worker it was, where workers differ in what they compute on."""
+        device = self.arguments[0].device
+        return failed if on_host(device) else replace(failed, cause=f"worker {self.number} on {device}: {failed.cause}")
 
     def _read(self, answer: TrainedUpdate, slots: Mapping[int, int]) -> Update:
         slot = slots[answer.update.client]
@@ -302,7 +307,7 @@ class WorkerPool:
 
     def __init__(self, arguments: WorkerArguments, tasks: Sequence[Task]) -> None:
         self._arguments = arguments
-        self.workers = [Worker((task, *arguments[1:])) for task in tasks]
+        self.workers = [Worker(number, (task, *arguments[1:])) for number, task in enumerate(tasks)]
         self._broadcast = SharedStates(StateLayout.of({}))
 
     def run(self, broadcast: Broadcast, clients: Sequence[int]) -> Iterator[Update | Failure]:
@@ -386,7 +391,7 @@ class WorkerPool:
     def _replace(self, worker: Worker) -> None:
         """Start another worker in place of one that died."""
         worker.stop()
-        self.workers[self.workers.index(worker)] = Worker(worker.arguments)
+        self.workers[self.workers.index(worker)] = Worker(worker.number, worker.arguments)
 
 
 class GroupQueue:

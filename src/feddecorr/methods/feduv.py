@@ -33,11 +33,22 @@ def uniformity(z: Tensor) -> Tensor:
 
     Scaling the representations changes nothing. Of points that are all the same, there is nothing to spread: 0.
     """
-    squares = torch.pdist(z).square()
-    apart = squares[squares > 0]
-    if not len(apart):
+    if len(z) == 1:
         return z.sum() * 0
-    return torch.exp(-squares / apart.median()).mean()
+    squares = torch.pdist(z).square()
+    apart = (squares > 0).sum()
+    middle = _median_of_positive(squares, apart)
+    return torch.exp(-squares / torch.where(apart > 0, middle, 1.0)).mean() * (apart > 0)
+
+
+def _median_of_positive(squares: Tensor, count: Tensor) -> Tensor:
+    """Return the lower median of those above 0, with PyTorch's gradient, and without the host being asked anything."""
+    known = squares.detach()
+    place = (known == 0).sum() + (count - 1).div(2, rounding_mode="floor").clamp(min=0)
+    median = known.sort().values.gather(0, place.clamp(max=len(known) - 1).view(1)).squeeze(0)
+    equal = known == median
+    mean = (squares * equal).sum() / equal.sum()
+    return median + (mean - mean.detach())
 
 
 def variance(logits: Tensor) -> Tensor:

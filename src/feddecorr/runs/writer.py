@@ -97,7 +97,8 @@ class RunWriter:
         if not (self._inside / ENVIRONMENT).exists():
             together = federation.task.together
             batched = {"clients": together.clients, "because": batching, "pre_aggregate": together.merge}
-            about = {**environment(), **describe(options.device), "batching": batched}
+            device = describe(options.device, deterministic=federation.experiment.training.deterministic)
+            about = {**environment(), **device, "batching": batched}
             write_json(self._inside / ENVIRONMENT, {**about, "processors": [kind_of_processor()]})
         self._note_processor()
         if not (self._inside / FEDERATION).exists():
