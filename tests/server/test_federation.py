@@ -85,5 +85,5 @@ def test_a_shard_is_what_the_split_says() -> None:
 
 
 def test_a_single_class_cannot_be_learned() -> None:
-    with pytest.raises(UserError, match="the only class is 'cat'"):
+    with pytest.raises(UserError, match="the only one is 'cat'"):
         Task(small().experiment, (1, 8, 8), ("cat",), (0.0,), (1.0,))
