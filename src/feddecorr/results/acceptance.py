@@ -114,7 +114,8 @@ def _other_splits(runs: Iterable[Summary]) -> list[str]:
 
 def _pairs(runs: Iterable[Summary]) -> tuple[int, list[tuple[str, str]]]:
     """Return how many runs with regularizers have the same one without, and the runs that have not."""
-    paired, alone = 0, []
+    paired = 0
+    alone: list[str] = []
     for same in group_by(runs, lambda run: context(run, ["regularizers"])).values():
         plain = {run.experiment["seed"] for run in same if not run.experiment["regularizers"]}
         for run in same:
