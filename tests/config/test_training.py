@@ -181,7 +181,7 @@ def test_terms_of_each_local_epoch_are_recorded_by_wish() -> None:
 def test_threads_are_shared_out_to_those_who_play(
     monkeypatch: pytest.MonkeyPatch, cores: int, words: list[str], threads: int
 ) -> None:
-    """By the cores and the cohort; who runs the clients changes nothing."""
+    """By the cores and the cohort; the engine changes nothing."""
     monkeypatch.setattr("os.cpu_count", lambda: cores)
     for engine in ("serial", "pool"):
         assert small("training.threads=auto", f"engine={engine}", *words).experiment.training.threads == threads

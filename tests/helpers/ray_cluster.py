@@ -17,7 +17,7 @@ import psutil
 
 
 def say(answer: object) -> None:
-    """Print an answer, which can be told from what Ray prints."""
+    """Print an answer, marked among what Ray prints."""
     sys.stdout.write(f"answer {answer}\n")
     sys.stdout.flush()
 

@@ -174,7 +174,7 @@ def reference_of_round(*layers: nn.Module) -> tuple[RoundReference, Counting, to
 
 
 def test_an_image_is_looked_at_once_in_a_round() -> None:
-    """However often it comes and beside whom, its answer is the reference's."""
+    """However often it comes and with which others, its answer is the reference's."""
     reference, counting, x = reference_of_round(nn.Linear(6, 6), nn.ReLU())
     z, logits = reference(x)
     counting.images = 0

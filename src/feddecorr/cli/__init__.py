@@ -147,8 +147,8 @@ def _explain(error: Exception) -> tuple[str, int]:
             return f"error: {error}", USER
         case RunError():
             cause = error.__cause__
-            told = cause is None or isinstance(cause, OSError) or str(cause) in str(error)
-            traced = "" if told else f"{cause}\n"
+            known = cause is None or isinstance(cause, OSError) or str(cause) in str(error)
+            traced = "" if known else f"{cause}\n"
             return f"{traced}error: {error}", FAILURE
         case OSError():
             return f"error: {explain_refusal(error)}", FAILURE if error.errno in SHORT_OF else USER

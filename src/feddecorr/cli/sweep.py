@@ -120,7 +120,7 @@ class StudyPlan:
         for word in self.overrides:
             key = word.partition("=")[0].strip()
             if labels & {key, key.removesuffix("s"), key.rpartition(".")[2]}:
-                raise UserError(f"'{word}': runs of this study are told apart by it: 'feddecorr sweep' varies anything")
+                raise UserError(f"'{word}': runs of this study differ in it: 'feddecorr sweep' varies anything")
 
     def _override(self, arm: Arm) -> Arm:
         from feddecorr.results.study import Arm
@@ -230,11 +230,11 @@ def execute(study_plan: StudyPlan, executor: Executor, *, json: bool) -> None:
     except KeyboardInterrupt:
         say("All finished rounds are kept: the same command continues.")
         raise
-    told = []
+    drawn = []
     for study in study_plan.studies:
         results = results_of(study_plan.arms_of(study), study_plan.store, study_plan.known)
-        told.append(_draw(study_plan, study, results))
-    _tell(told, json=json, failures=failures)
+        drawn.append(_draw(study_plan, study, results))
+    _print_studies(drawn, json=json, failures=failures)
 
 
 def _refuse_without_data(jobs: Sequence[Job]) -> None:
@@ -249,11 +249,11 @@ def redraw(study_plan: StudyPlan, *, json: bool) -> None:
     """Write all tables and figures from the records alone."""
     from feddecorr.sweeps.jobs import results_of_records
 
-    told = []
+    drawn = []
     for study in study_plan.studies:
         results = results_of_records(study_plan.arms_of(study), study_plan.known)
-        told.append(_draw(study_plan, study, results))
-    _tell(told, json=json, failures={})
+        drawn.append(_draw(study_plan, study, results))
+    _print_studies(drawn, json=json, failures={})
 
 
 def _draw(study_plan: StudyPlan, study: Study, results: Sequence[Result]) -> dict[str, Any]:
@@ -285,19 +285,19 @@ def _describe(table: Any) -> dict[str, Any]:
     return {"title": table.title, "headings": list(table.headings), "rows": list(map(list, table.rows))}
 
 
-def _tell(told: Sequence[dict[str, Any]], *, json: bool, failures: dict[str, FailedRun]) -> None:
+def _print_studies(drawn: Sequence[dict[str, Any]], *, json: bool, failures: dict[str, FailedRun]) -> None:
     if json:
         failed = [
             {"run": digest, "name": failure.name, "reason": failure.reason} for digest, failure in failures.items()
         ]
-        print_json({"studies": list(told), "failures": failed})
-    elif len(told) == 1:
-        for table in told[0]["tables"]:
+        print_json({"studies": list(drawn), "failures": failed})
+    elif len(drawn) == 1:
+        for table in drawn[0]["tables"]:
             print_table(table["headings"], table["rows"], title=table["title"])
             print_text("")
-        print_text(f"page: {told[0]['files'][1]}")
+        print_text(f"page: {drawn[0]['files'][1]}")
     else:
-        rows = [[each["name"], str(each["runs"]), str(each["missing"]), each["files"][1]] for each in told]
+        rows = [[each["name"], str(each["runs"]), str(each["missing"]), each["files"][1]] for each in drawn]
         print_table(["study", "runs", "missing", "page"], rows)
     for digest, failure in failures.items():
         say("\n".join(filter(None, [failure.trace, f"{failure.name} ({digest}) failed: {failure.reason}"])))

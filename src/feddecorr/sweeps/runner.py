@@ -54,7 +54,7 @@ ATTEMPTS = 3
 
 @dataclass(frozen=True)
 class Passed:
-    """A round is done; the process has used so many bytes at most."""
+    """A round is done; the peak memory of the process, in bytes."""
 
     round: int
     memory: int

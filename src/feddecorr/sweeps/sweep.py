@@ -31,7 +31,7 @@ Combination = dict[str, Any]
 """A value for every setting that is varied; None where the combination has no such setting."""
 
 MOST_LINES = 16
-"""More lines than this cannot be told apart in a figure."""
+"""More lines than this cannot be distinguished in a figure."""
 
 NOTE = (
     "Accuracy (%) of the global model after the last evaluated round, as the mean of the last ten, and of the best: "
@@ -43,7 +43,7 @@ class Sweep(Config):
     """The table `[sweep]` next to an experiment's settings."""
 
     over: dict[str, list[Any]] = Field({}, description="the values of each setting that is varied")
-    seeds: PositiveInt | None = Field(None, description="repeat everything with so many seeds")
+    seeds: PositiveInt | None = Field(None, description="number of seeds to repeat everything with")
     where: list[str] = Field([], description="conditions that every combination must fulfil")
 
     @classmethod

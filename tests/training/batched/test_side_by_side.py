@@ -69,7 +69,7 @@ CASES = [
 
 @pytest.mark.parametrize("words", ROUNDED)
 def test_side_by_side_is_one_by_one_but_for_rounding(words: str) -> None:
-    """Over eight steps in float32, whatever the sizes: weights, terms, what is sent beside them, what is remembered."""
+    """Over eight steps in float32, whatever the sizes: weights, terms, what is sent in addition, what is remembered."""
     clients = Neighbours(*words.split())
     assert len(set(clients.simulation.shards.sizes)) > 1
     assert gap(clients.alone(range(4)), clients.together(range(4))) < 1e-5
