@@ -116,7 +116,6 @@ def records(
     same for the same seed, and for every run with regularizers seeds that have the same run without.
 
         feddecorr records studies/small/runs -o results/small.jsonl
-
         feddecorr records --check results/small.jsonl
     """
     if check:

@@ -46,15 +46,14 @@ def plan(  # noqa: PLR0913, PLR0917 - an argument for each option
     trust: TrustOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Say what an experiment or a study costs before anything runs: images, FLOPs, bytes, memory, hours.
+    r"""Say what an experiment or a study costs before anything runs: images, FLOPs, bytes, memory, hours.
 
     Nothing is trained and no data are read, where they are public. FLOPs are counted in a step of the client's own
     code; the hours assume the shares of the device's peak that are printed.
 
-        feddecorr plan data=cifar10 model=mobilenetv2 method=moon rounds=100 --device a100
-
+        feddecorr plan data=cifar10 model=mobilenetv2 method=moon rounds=100 \
+            --device a100
         feddecorr plan cifar10 --scale paper --device rtx4090
-
         feddecorr plan runs/a --device cpu
     """
     from feddecorr.paper.studies import ALL, STUDIES  # noqa: PLC0415 - PyTorch is loaded when it is needed

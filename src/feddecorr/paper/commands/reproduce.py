@@ -83,9 +83,7 @@ def reproduce(  # noqa: PLR0913, PLR0917 - an argument for each option
         feddecorr reproduce NAME device=cuda engine=pool --scale paper
         feddecorr reproduce NAME --records results/NAME.jsonl
         feddecorr reproduce NAME --known results/NAME.jsonl --seeds 5
-
         feddecorr reproduce NAME --shard 2/10
-
         feddecorr reproduce NAME --on ray://head:10001
     """
     if on == "local" and not (list_all or dry_run or records):
