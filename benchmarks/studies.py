@@ -1,6 +1,7 @@
 """What the runner of studies adds to its runs, how busy it keeps the cores, and whether its time left is right.
 
     python -m benchmarks.studies [--runs 20] [--turns 3] [--record results/studies.json]
+    python -m benchmarks.studies --on ray [--runs 24] [--turns 3] [--record results/studies_on_ray.json]
 
 Four things, which take turns; the median of the turns counts:
 
@@ -10,6 +11,9 @@ Four things, which take turns; the median of the turns counts:
 - side by side: runs side by side on two cores, over the same runs one after another, each with a pool of two.
 - time left: the estimate after the first run was done, against what it was in the end; the worst of all
   estimates before the last twentieth.
+
+With `--on ray`, two things: how busy a Ray of two cores is from the first run that began to the end, and its time over
+that of the runner, both without Ray's start.
 """
 
 from __future__ import annotations
@@ -35,7 +39,10 @@ from feddecorr.results.study import Arm
 from feddecorr.runs.pipeline import run
 from feddecorr.settings.flat import parse_settings
 from feddecorr.settings.options import RunOptions
-from feddecorr.sweeps.runner import run_all
+from feddecorr.sweeps.executor import Executor
+from feddecorr.sweeps.jobs import plan
+from feddecorr.sweeps.on_ray import OnRay
+from feddecorr.sweeps.runner import Local
 from feddecorr.sweeps.status import Status
 
 CORES = 2
@@ -43,7 +50,7 @@ WORDS = [
     "data=digits", "clients=10", "partition=dirichlet", "partition.alpha=0.5", "model=convnet", "training.epochs=2",
     "rounds=10",
 ]  # fmt: skip
-LIMITS = {"overhead": 0.02, "busy": 0.9, "time left": 0.3}
+LIMITS = {"busy on Ray": 0.9, "overhead": 0.02, "busy": 0.9, "time left": 0.3}
 
 
 def experiments(count: int, words: Sequence[str]) -> list[tuple[Experiment, RunOptions]]:
@@ -71,7 +78,9 @@ def _one_after_another(connection: Connection, given: Sequence[tuple[Experiment,
         connection.send(time.monotonic() - started)
 
 
-def by_the_runner(given: Sequence[tuple[Experiment, RunOptions]], cores: int) -> dict[str, Any]:
+def by_the_runner(
+    given: Sequence[tuple[Experiment, RunOptions]], cores: int, executor: Executor | None = None
+) -> dict[str, Any]:
     """Return the seconds of the runner, the processor time of its processes, and what it reported of the time left."""
     reported: list[tuple[float, Status]] = []
     used: list[float] = []
@@ -83,13 +92,18 @@ def by_the_runner(given: Sequence[tuple[Experiment, RunOptions]], cores: int) ->
     before = processor_time()
     with tempfile.TemporaryDirectory() as folder:
         started = time.monotonic()
-        failures = run_all([Arm({}, *each) for each in given], Path(folder), jobs=cores, tell=tell)
+        jobs = plan([Arm({}, *each) for each in given], Path(folder))
+        failures = (executor or Local(jobs=cores)).run(jobs, tell)
         ended = time.monotonic()
     assert not failures, failures
     left = [(ended - now, status.left) for now, status in reported if status.done and status.left is not None]
     errors = [abs(said - true) / true for true, said in left if true > 0.05 * (ended - started)]
+    first = next(number for number, (_, status) in enumerate(reported) if status.running)
+    begun, used_before = reported[first][0], used[first]
     return {
         "seconds": ended - started,
+        "seconds of runs": ended - begun,
+        "busy with runs": (used[-1] - used_before) / (cores * (ended - begun)),
         "busy": (used[-1] - before) / (cores * (ended - started)),
         "time left": max(errors, default=0.0),
     }
@@ -123,19 +137,27 @@ def one_turn(given: Sequence[tuple[Experiment, RunOptions]]) -> dict[str, float]
     }
 
 
+def one_turn_on_ray(given: Sequence[tuple[Experiment, RunOptions]]) -> dict[str, float]:
+    """Measure Ray and the runner once."""
+    ray = by_the_runner(given, CORES, OnRay(jobs=CORES))
+    own = by_the_runner(given, CORES)
+    return {"busy on Ray": ray["busy with runs"], "Ray over runner": ray["seconds of runs"] / own["seconds of runs"]}
+
+
 def main() -> None:
     """Measure, print, and record if asked to."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("words", nargs="*", metavar="KEY=VALUE", help="settings of the runs")
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--on", choices=["local", "ray"], default="local")
     parser.add_argument("--record", type=Path)
     arguments = parser.parse_intermixed_args()
     given = experiments(arguments.runs, arguments.words)
     by_themselves(given[:1])  # to warm up
     turns: dict[str, list[float]] = {}
     for turn in range(1, arguments.turns + 1):
-        for name, value in one_turn(given).items():
+        for name, value in {"local": one_turn, "ray": one_turn_on_ray}[arguments.on](given).items():
             turns.setdefault(name, []).append(value)
         print(f"turn {turn} of {arguments.turns}:", {name: round(values[-1], 3) for name, values in turns.items()},
               file=sys.stderr)  # fmt: skip
@@ -144,6 +166,8 @@ def main() -> None:
         "overhead": lambda value: f"the runner adds {100 * value:.1f} % to the time of {arguments.runs} runs",
         "busy": lambda value: f"{CORES} cores are {100 * value:.0f} % busy",
         "side by side over pool": lambda value: f"runs side by side take {value:.2f} of their time with a pool",
+        "busy on Ray": lambda value: f"{CORES} cores are {100 * value:.0f} % busy on Ray",
+        "Ray over runner": lambda value: f"runs on Ray take {value:.2f} of their time with the runner",
         "time left": lambda value: f"the time left was wrong by {100 * value:.0f} % at most",
     }
     for name, value in middle.items():

@@ -110,6 +110,29 @@ def plan() -> str:
     return table((f"b = {size:.1f} MB, s = {each:.3f}", *(f"m = {m}" for m in COHORTS)), rows)
 
 
+def client_sizes() -> str:
+    """Return what a client takes of its host and of the network, for three networks, and what follows for a host."""
+    rows = []
+    for name, found in record("results/client_size.json")["networks"].items():
+        down, up, memory = (found[f"megabytes {what}"] for what in ("down", "up", "of memory"))
+        rows.append(
+            [
+                name,
+                f"{found['parameters'] / 1e6:.2f} million",
+                f"{memory} MB",
+                f"{min(CORES, int((MEMORY - SERVER) / (memory / 1000)))}",
+                f"{down:.1f} + {up:.1f} MB",
+                f"{100 * (down + up) / 1000:.1f} GB",
+            ]
+        )
+    headings = ["network", "parameters", "memory of a client", f"at once on {CORES} cores with {MEMORY} GB"]
+    return table((*headings, "bytes of a client and round", "a round of 100"), rows)
+
+
+CORES, MEMORY, SERVER = 32, 64, 4
+"""A host, its memory in GB, and what of that is left to the server and the system."""
+
+
 def _time(seconds: float) -> str:
     """Return a time in the unit in which it is read."""
     if seconds < 100:

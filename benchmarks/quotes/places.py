@@ -128,6 +128,7 @@ QUOTES: dict[str, Callable[[], str]] = {
     "scale-meeting": flower.meeting,
     "scale-round": flower.one_round,
     "scale-plan": flower.plan,
+    "scale-clients": flower.client_sizes,
     "theory-layers": theory.by_layers,
     "theory-printed": lambda: theory.as_printed("flow"),
     "theory-ranks": lambda: theory.ranks("sweep"),

@@ -8,17 +8,18 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
 import pytest
 from families import HELPERS, Start, check_nothing_left, starting
 from own_studies import arms, logged_arms, outcome, straight
-from small import write_settings
+from small import result, small, write_settings
 
 from feddecorr.errors import UserError
 from feddecorr.runs.directory import RunDirectory
+from feddecorr.runs.pipeline import run
 from feddecorr.sweeps.executors import choose_executor
 from feddecorr.sweeps.jobs import RunShard, plan
 from feddecorr.sweeps.on_ray import OnRay
@@ -116,6 +117,15 @@ def test_what_no_node_has_is_refused(tmp_path: Path, cluster: Cluster) -> None:
         ray.run(plan(arms("seed=1"), tmp_path), lambda _: None)
 
 
+def test_flowers_simulation_joins_the_cluster(tmp_path: Path, cluster: Cluster) -> None:
+    """With the bits of clients one after another; the cluster is there as before."""
+    free = cluster.do("free")
+    words = ["rounds=2", "method=scaffold"]
+    joined = list(run(*small(*words, "engine=flower", f"engine.address={cluster.address}"), tmp_path / "joined"))
+    assert result(joined) == result(run(*small(*words), tmp_path / "serial"))
+    wait_for(lambda: cluster.do("free") >= free)
+
+
 def test_a_killed_driver_leaves_nothing_on_the_cluster(tmp_path: Path, cluster: Cluster) -> None:
     settings = write_settings(tmp_path / "settings.json")
     free = cluster.do("free")
@@ -127,8 +137,12 @@ def test_a_killed_driver_leaves_nothing_on_the_cluster(tmp_path: Path, cluster: 
         killed.process.kill()
         killed.process.wait()
         check_nothing_left(killed, set(seen))
+    wait_for(lambda: cluster.do("free") >= free)
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
     until = time.monotonic() + 120
-    while cluster.do("free") < free:
+    while not condition():
         assert time.monotonic() < until
         time.sleep(0.5)
 

@@ -22,6 +22,7 @@ ONLY_PARSED = {
     "feddecorr run method=scaffold regularizers=feddecorr rounds=20 engine=flower": "starts Ray, half a minute of the "
     "processor; tests/flower/test_endings.py starts this very command",
     "feddecorr flower proxy": "is a server in front of such; tests/flower/test_network.py starts the documented one",
+    "feddecorr run data=cifar10 clients=1000": "needs a cluster of Ray; tests/clusters joins one",
     "feddecorr sweep --on": "starts Ray, or needs a Slurm; tests/clusters does the same",
     "python -m benchmarks.conformance": "needs packages that are not installed with this one",
     "python -m benchmarks.flower": "starts Ray at least three times: a minute of the processor",
@@ -55,6 +56,7 @@ SHORTER = {
     r"feddecorr theory alignment": "dim=10 epochs=1,2 epoch_samples=100",
     r"feddecorr selftest": "data.size=8 data.train=64 data.test=20 clients=2 model.widths=[8,16]",
     r"python -m benchmarks\.augmentation_cost": "--repeats 1 --size 8",
+    r"python -m benchmarks\.client_size": "data.train=20 data.size=8 training.batch=4 partition.minimum=2",
     r"python -m benchmarks\.diagnosis_cost": "--images 40 --repeats 1",
     r"python -m benchmarks\.flower_scale": "--nodes 20 --cohort 3 --rounds 3",
     r"python -m benchmarks\.hostile_clients": f"--seeds 1 --methods feddyn --settings {TINY_RUN}",

@@ -11,11 +11,12 @@ import math
 import os
 import sys
 import time
+import traceback
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
 
+import ray
 from flwr.app import Context, MessageType
 from flwr.serverapp import Grid, ServerApp
 from flwr.simulation import run_simulation
@@ -46,25 +47,28 @@ def main(home: Path, descriptor: int) -> None:
         with Connection(descriptor) as run:
             _serve(run, grid, federation["clients"])
 
-    run_simulation(
-        app,
-        client_app.app,
-        federation["clients"],
-        backend_config={
-            "init_args": _join(federation["address"]) if federation["address"] else _start(federation["workers"]),
-            "client_resources": {"num_cpus": 1, "max_restarts": -1, "max_task_retries": RETRIES},
-        },
-    )
+    try:
+        if federation["address"]:
+            _join(federation["address"])
+        run_simulation(
+            app,
+            client_app.app,
+            federation["clients"],
+            backend_config={
+                "init_args": {"num_cpus": federation["workers"], "include_dashboard": False},
+                "client_resources": {"num_cpus": 1, "max_restarts": -1, "max_task_retries": RETRIES},
+            },
+        )
+    except BaseException:
+        traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(1)  # the thread of the ServerApp waits for nodes that will never be there
 
 
-def _start(workers: int) -> dict[str, Any]:
-    """Return how Ray starts on this machine."""
-    return {"num_cpus": workers, "include_dashboard": False}
-
-
-def _join(address: str) -> dict[str, Any]:
-    """Return how a cluster is joined, whose actors inherit nothing from here."""
-    return {"address": address, "runtime_env": {"env_vars": {name: os.environ[name] for name in INHERITED}}}
+def _join(address: str) -> None:
+    """Join a cluster, before Flower would: the actors of a cluster inherit nothing from this process."""
+    known = {name: os.environ[name] for name in INHERITED}
+    ray.init(address=address, runtime_env={"env_vars": known}, log_to_driver=False)
 
 
 def _serve(run: Connection, grid: Grid, clients: int) -> None:
