@@ -29,18 +29,18 @@ from feddecorr.settings.flat import parse_settings
 
 COMMON = "data=synthetic data.test=100 partition=homogeneous clients=2 rounds=2 training.epochs=1"
 SETTINGS = {
-    "MobileNetV2": "model=mobilenetv2 data.train=256 rounds=1",
-    "MobileNetV2 at half width, MOON": "model=mobilenetv2 model.width=0.5 method=moon data.train=256",
+    "MobileNetV2": "model=mobilenetv2 data.train=128 rounds=1",
+    "MobileNetV2 at half width, MOON": "model=mobilenetv2 model.width=0.5 method=moon data.train=128",
     "ResNet18 at a quarter of its width, FedDecorr": "model=resnet18 model.width=0.25 regularizers=feddecorr "
-    "data.train=768",
-    "ResNet18 at half width, SCAFFOLD": "model=resnet18 model.width=0.5 method=scaffold data.train=512",
+    "data.train=256",
+    "ResNet18 at half width, SCAFFOLD": "model=resnet18 model.width=0.5 method=scaffold data.train=256",
     "ResNet18 at a quarter of its width, bf16": "model=resnet18 model.width=0.25 training.precision=bf16 "
-    "data.train=768",
-    "ResNet20, FedProx, batch 32": "model=resnet20 method=fedprox training.batch=32 data.train=768",
-    "convnet, MOON and FedDecorr": "model=convnet method=moon regularizers=feddecorr data.train=2048 training.epochs=2",
-    "convnet, FedNTD": "model=convnet method=fedntd data.train=2048",
-    "LeNet, FedDyn": "model=lenet method=feddyn data.train=4096",
-    "perceptron": "model=mlp model.widths=[200,200] data.train=4096",
+    "data.train=256",
+    "ResNet20, FedProx, batch 32": "model=resnet20 method=fedprox training.batch=32 data.train=256",
+    "convnet, MOON and FedDecorr": "model=convnet method=moon regularizers=feddecorr data.train=1024 training.epochs=2",
+    "convnet, FedNTD": "model=convnet method=fedntd data.train=1024",
+    "LeNet, FedDyn": "model=lenet method=feddyn data.train=2048",
+    "perceptron": "model=mlp model.widths=[200,200] data.train=2048",
     "transformer": "model=transformer data.train=1024",
 }
 """What is planned and run."""

@@ -62,6 +62,8 @@ SHORTER = {
     r"python -m benchmarks\.hostile_clients": f"--seeds 1 --methods feddyn --settings {TINY_RUN}",
     r"python -m benchmarks\.loss_cost": "feddecorr singular --repeats 1 --batch 4",
     r"python -m benchmarks\.metric_cost": "--repeats 1 --imports 1 --batch 2",
+    r"feddecorr plan cifar10": "--scale smoke",
+    r"feddecorr plan data=": "model=convnet model.widths=[8]",
     r"python -m benchmarks\.loss_scale": "data=digits model.widths=[16,32] training.epochs=1 rounds=1"
     " --seeds 1 --paper 0.1 --released 0.1",
     r"python -m benchmarks\.methods_accuracy": f"--seeds 1 --rounds 1 --settings {TINY_RUN}",

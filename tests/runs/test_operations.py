@@ -57,7 +57,7 @@ def test_a_step_has_the_flops_that_pytorch_counts_in_a_real_one() -> None:
 
 @pytest.mark.parametrize("method", METHODS.table)
 def test_every_method_is_counted(method: str) -> None:
-    """With every message as large as it is."""
+    """With every message as large as it is; FedBABU leaves out the gradient of the classifier."""
     experiment, options = small(*STANDARD, f"method={method}", "rounds=1")
     work = count_client(experiment, options, experiment.data.outline())
     simulation = Simulation(experiment)
@@ -66,7 +66,7 @@ def test_every_method_is_counted(method: str) -> None:
     update, _ = Client(simulation.task)(sent, simulation.shards[0], {})
     assert work.received == nbytes(sent.weights, sent.buffers, sent.shared)
     assert work.sent == nbytes(update.weights, update.buffers, update.extra)
-    assert work.first.flops >= count().first.flops > 0
+    assert work.first.flops >= 0.99 * count().first.flops > 0
 
 
 @pytest.mark.parametrize("regularizer", REGULARIZERS.table)

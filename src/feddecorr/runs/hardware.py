@@ -146,7 +146,7 @@ def processor(count: int = 1) -> Hardware:
             bandwidth=2 * numbers.nbytes / _seconds(lambda: copied.copy_(numbers)),
             cached=2 * near.nbytes / _seconds(lambda: copied[: len(near)].copy_(near)),
             call=CALLS * _seconds(lambda: [few.add_(1) for _ in range(100)]) / 100,
-            flops_share=0.5,
+            flops_share=0.55,
             bandwidth_share=1.0,
             is_card=False,
         )
