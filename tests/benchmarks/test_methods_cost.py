@@ -5,7 +5,7 @@ from feddecorr.methods import METHODS
 
 TINY = [
     "data=synthetic", "data.train=24", "data.test=10", "data.size=8", "clients=2", "partition=homogeneous",
-    "partition.minimum=2", "model=convnet", "model.widths=[4,8]", "training.epochs=2", "training.batch=6",
+    "partition.minimum=2", "model=convnet", "model.widths=[4,12]", "training.epochs=2", "training.batch=6",
 ]  # fmt: skip
 
 

@@ -175,8 +175,8 @@ def test_a_model_may_name_its_layer_itself() -> None:
 
 def test_an_unknown_name_gets_the_nearest_one(net: Net) -> None:
     """Without the names of wrappers."""
-    with pytest.raises(UserError, match=r"no layer 'fx': did you mean 'fc'\?"):
-        find_classifier(nn.DataParallel(net), "fx")
+    with pytest.raises(UserError, match=r"no layer 'fcc': did you mean 'fc'\?"):
+        find_classifier(nn.DataParallel(net), "fcc")
 
 
 def test_a_model_without_any_candidate_asks_for_a_name() -> None:

@@ -110,7 +110,7 @@ def test_looking_imports_nothing_and_going_on_is_refused(
         ["run", out / "experiment.json"],
         ["partition", out / "experiment.json"],
         ["export", out, "--to", "safetensors", "-o", "model.safetensors"],
-        ["sweep", out / "experiment.json", "--dry-run"],
+        ["sweep", out / "experiment.json", "--over", "training.lr=0.1,0.2", "--dry-run"],
     ):
         refused = feddecorr(*words)
         assert refused.code == 2

@@ -156,7 +156,8 @@ def test_options_of_any_type_can_be_changed() -> None:
 def test_a_method_survives_dumping_and_pickling(name: str) -> None:
     """With every option changed."""
     method = METHODS.parse({"name": name, **changed(METHODS.table[name])})
-    experiment = small().experiment.model_copy(update={"method": method})
+    needed = [f"{key}={value}" for key, value in METHODS.table[name].requires.items()]
+    experiment = small(*needed).experiment.model_copy(update={"method": method})
     assert experiment.method != METHODS.table[name]() or not METHODS.table[name].model_fields
     assert Experiment.parse(experiment.to_dict()) == experiment
     assert pickle.loads(pickle.dumps(method)) == method  # noqa: S301 - written one word before

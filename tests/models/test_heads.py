@@ -188,7 +188,9 @@ def test_every_head_is_diagnosed(tmp_path: Path, head: str) -> None:
 def test_a_temperature_is_for_heads_that_have_one() -> None:
     """Elsewhere it would do nothing, and is refused."""
     for head in ("linear", "layer_norm"):
-        with pytest.raises(UserError, match=f"the head '{head}' has no temperature: normalized and etf have one"):
+        with pytest.raises(
+            UserError, match=f"the head '{head}' has no temperature: normalized, etf, prototypes have one"
+        ):
             small(f"model.head={head}", "model.temperature=0.5")
     assert small("model.head=etf", "model.temperature=0.5").experiment.model.temperature == 0.5
 

@@ -22,6 +22,7 @@ from feddecorr.sweeps.jobs import RunShard
 
 HELPERS = Path(__file__).parents[1] / "helpers"
 VARIED = ("--over", "method=fedavg,fedprox", "--over", "clients=2,4", "--seeds", "2")
+MORE = ("--over", "method=fedavg,fedprox", "--over", "clients=4,3,2,5", "--seeds", "2")
 RUNS = 8
 
 
@@ -53,9 +54,7 @@ def test_what_is_no_part_is_refused(word: str) -> None:
 
 def test_a_run_stays_in_its_part_when_others_come_and_go(feddecorr: CommandLine, file: Path) -> None:
     few = [listed(feddecorr, file, *VARIED, "--shard", f"{number}/3") for number in (1, 2, 3)]
-    more = [
-        listed(feddecorr, file, *VARIED, "--over", "clients=4,3,2,5", "--shard", f"{number}/3") for number in (1, 2, 3)
-    ]
+    more = [listed(feddecorr, file, *MORE, "--shard", f"{number}/3") for number in (1, 2, 3)]
     assert sum(map(len, few)) == RUNS == len(set.union(*few))
     assert sum(map(len, more)) == 2 * RUNS == len(set.union(*more))
     assert all(one <= other for one, other in zip(few, more, strict=True))

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 
-from feddecorr.errors import UserError, nearest
+from feddecorr.errors import UserError, closest
 from feddecorr.loss.decorrelation import as_batch
 
 WRAPPERS = {"module", "_orig_mod", "_fsdp_wrapped_module", "_forward_module", "_original_module"}
@@ -117,7 +117,9 @@ def _find(model: nn.Module, layer: str | None) -> tuple[str, nn.Module]:
     plain = {_plain(name): name for name in modules}
     if _plain(layer) not in plain:
         names = ", ".join(name for name in plain if name)
-        raise UserError(f"the model has no layer '{layer}': {nearest(layer, plain)} (its layers: {names})")
+        meant = closest(layer, plain)
+        hint = f": did you mean '{meant}'?" if meant else ""
+        raise UserError(f"the model has no layer '{layer}'{hint} (its layers: {names})")
     name = plain[_plain(layer)]
     return name, modules[name]
 

@@ -61,7 +61,7 @@ class Model(Config):
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
         if self.temperature is not None and self.head not in TEMPERED:
-            raise ValueError(f"the head '{self.head}' has no temperature: {' and '.join(TEMPERED)} have one")
+            raise ValueError(f"the head '{self.head}' has no temperature: {', '.join(TEMPERED)} have one")
         return self
 
     def build(self, shape: Shape, classes: int) -> nn.Module:
@@ -135,15 +135,17 @@ class ScalableModel(ConvolutionalModel):
 
 
 class StandardizedConv2d(nn.Conv2d):
-    """Convolves with (W − mean)/(standard deviation + ε), filter by filter (Qiao et al., 2019).
+    """Convolves with (W − mean)/(standard deviation + ε)/√n, for each filter of n weights (Qiao et al., 2019).
 
-    What is trained, sent and decayed is W itself.
+    What is trained, sent and decayed is W itself. The norm that follows takes √n out again; with it, maps have the size
+    of their inputs, also where BatchNorm has no statistics yet.
     """
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the maps."""
         variance, mean = torch.var_mean(self.weight, dim=(1, 2, 3), correction=0, keepdim=True)
-        weight = (self.weight - mean) / (variance.sqrt() + STANDARD_EPSILON)
+        scale = math.sqrt(self.weight[0].numel())
+        weight = (self.weight - mean) / (scale * (variance.sqrt() + STANDARD_EPSILON))
         return conv2d(x, weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
 
 
