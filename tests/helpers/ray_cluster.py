@@ -1,7 +1,7 @@
 """A cluster of Ray on this machine, `python ray_cluster.py`: it prints its addresses, and obeys lines.
 
-`kill` ends its second node as a power cut would, `add` gives it one with older vectors, `free` prints the cores that
-no task has.
+`kill` ends its second node as a power cut would, `add` gives it one with older vectors, `drop` ends that one, and any
+other line nothing; the answer is how many cores no task has.
 """
 
 from __future__ import annotations
@@ -46,12 +46,15 @@ def main() -> None:
         if line == "kill\n":
             cluster.remove_node(second, allow_graceful=False)  # type: ignore[no-untyped-call]
         elif line == "add\n":
-            cluster.add_node(num_cpus=1, env_vars={"ATEN_CPU_CAPABILITY": "default"})
+            other = cluster.add_node(num_cpus=1, env_vars={"ATEN_CPU_CAPABILITY": "default"})
+        elif line == "drop\n":
+            cluster.remove_node(other, allow_graceful=False)  # type: ignore[no-untyped-call]
         free: dict[str, float] = ray.available_resources()  # type: ignore[no-untyped-call]
         say(free.get("CPU", 0.0))
     for process in psutil.Process().children(recursive=True):
         process.send_signal(signal.SIGKILL)
     shutil.rmtree(Path(folder), ignore_errors=True)
+    os._exit(0)  # Ray would wait for what was just killed
 
 
 if __name__ == "__main__":

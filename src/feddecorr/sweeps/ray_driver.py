@@ -163,6 +163,8 @@ class RayRunner:
             except RayTaskError as error:
                 needed = f"feddecorr[ray]=={version('feddecorr')}"
                 problems.append(f"node {name} cannot use feddecorr ({_last(error)}): run there: pip install '{needed}'")
+            except RayError:  # it died while it was looked at: nothing will be done there
+                continue
         for name, found in reports.items():
             problems += [f"node {name} {problem}" for problem in _differences(found, here, data)]
         for what, most in (("GPU", self._chosen.gpus), ("memory", self._chosen.memory)):
@@ -191,6 +193,7 @@ class RayRunner:
                 ),
             },
         )
+        self._queue.qsize()  # once it answers, it is there: no task need wait for that
         while self._waiting or self._tasks or self._held:
             self._submit()
             done = ray.wait(list(self._tasks), timeout=TICK)[0] if self._tasks else []

@@ -12,6 +12,9 @@ from feddecorr.runs.directory import LOCK, WEIGHTS
 SHARE = 20
 """What is sent takes at most one part in so many of the time."""
 
+LONGEST_PAUSE = 30.0
+"""Seconds after which something is sent in any case: that the last time was slow may have been by chance."""
+
 
 @dataclass(frozen=True)
 class Changes:
@@ -47,7 +50,7 @@ class Outbox:
 
     def is_due(self, interval: float) -> bool:
         """Tell whether so many seconds have passed, and enough to spend on it."""
-        return time.monotonic() - self._sent >= max(interval, SHARE * self._took)
+        return time.monotonic() - self._sent >= max(interval, min(SHARE * self._took, LONGEST_PAUSE))
 
     def changes(self) -> Changes:
         """Return what has changed since they were last asked for."""
