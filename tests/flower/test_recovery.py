@@ -293,7 +293,7 @@ def test_a_node_says_where_it_computes_and_with_how_many_threads(
     ("setting", "why"),
     [
         ({"threads": 0}, "threads=0: a whole number, at least 1"),
-        ({"device": "cuda:7"}, "device=cuda:7 cannot be used here: "),
+        ({"device": "cuda:7"}, "device=cuda:7 cannot be used here, device=cpu can: "),
         ({"data.augment": "crop"}, "data.augment belongs to the experiment"),
         ({"thread": 2}, "unknown in --node-config: thread; known are client, data, data.…, device, threads, memory"),
     ],

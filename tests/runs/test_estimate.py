@@ -1,42 +1,37 @@
 """What a round is said to cost."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from small import small
 from torch.utils.flop_counter import FlopCounterMode
 
-from feddecorr.runs.estimate import FlopCounter, LargestClient, count_flops
+from feddecorr.runs.estimate import round_flops
 from feddecorr.runs.pipeline import run, simulate
+from feddecorr.training.client import Client
 
 WHOLE = ["clients=1", "partition=homogeneous", "training.batch=16", "training.epochs=3", "data.train=64"]
 """One client with four whole batches, so that nothing has to be estimated."""
 
 
 def flops(*words: str) -> float:
-    return count_flops(simulate(*small(*words)))
+    experiment, options = small(*words)
+    return round_flops(experiment, options, simulate(experiment, options).dataset.outline)
 
 
 @pytest.mark.parametrize("method", ["fedavg", "moon", "fedsam", "fedntd", "feddr"])
 def test_a_round_costs_what_a_round_computes(method: str) -> None:
     """In every pass of the method, also where answers of reference models are kept from the first epoch on."""
-    simulation = simulate(*small(f"method={method}", *WHOLE))
-    client = LargestClient(simulation)
-    client.train(images=16, epochs=1)
-    with FlopCounter() as counter:
-        client.train(epochs=3)
-    assert count_flops(simulation) == pytest.approx(counter.total)
-
-
-def test_operations_are_counted_as_by_pytorch() -> None:
-    """Forward and backward of convolutions and products, and of what is made of both."""
-    network = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.Flatten(), torch.nn.Linear(16, 5))
-    x = torch.randn(2, 3, 4, 4)
-    totals = []
-    for counter in (FlopCounter(), FlopCounterMode(display=False)):
-        with counter:
-            (network(x).square().sum() + torch.einsum("ni,nj->ij", *2 * [network(x)]).sum()).backward()
-        totals.append(counter.total if isinstance(counter, FlopCounter) else counter.get_total_flops())
-    assert totals[0] == totals[1] > 0
+    words = [f"method={method}", *WHOLE]
+    simulation = simulate(*small(*words))
+    server = simulation.federation.start()
+    sent = replace(simulation.task.experiment.method.broadcast(1, server), round=1)
+    client, shard = Client(simulation.task), simulation.shards[0]
+    _, memory = client(sent, shard, {})
+    with FlopCounterMode(display=False) as counter:
+        client(sent, shard, memory)
+    assert flops(*words) == pytest.approx(counter.get_total_flops())
 
 
 def test_operations_grow_with_work() -> None:

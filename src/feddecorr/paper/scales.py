@@ -305,7 +305,7 @@ PROTOCOL = StudyScale(
 PROTOCOL_SMALL = StudyScale(
     says="The protocol reduced: 10 000 images of 16×16, 100 for each of 100 clients, ResNet18 at a quarter of its "
     "width with a stem of stride 2, and 100 rounds, over which the learning rate falls as far as in the protocol's "
-    "1000; all else as there. The learning rate was chosen on FedAvg alone.",
+    "1000; all else as there, the learning rate too.",
     seeds=3,
     every=f"{FEW_OF_MANY} model.width=0.25 model.stem=2 training.schedule.drop=0.98 rounds=100 evaluation.every=2 "
     "evaluation.final=10 evaluation.clients=last evaluation.flops=true",

@@ -14,7 +14,7 @@ from feddecorr.core.trust import Trust
 from feddecorr.engines.processes import end_unguarded_worker
 from feddecorr.errors import RunError, UserError, explain_refusal
 from feddecorr.runs.directory import RunDirectory, differences
-from feddecorr.runs.estimate import count_flops
+from feddecorr.runs.estimate import round_flops
 from feddecorr.runs.evaluation import Evaluations
 from feddecorr.runs.record import Record
 from feddecorr.runs.tracking import following
@@ -120,7 +120,7 @@ def _continue(experiment: Experiment, options: RunOptions, path: Path | None, th
         for now in rounds:
             record = Record.of(now, evaluations.after(now), time.perf_counter() - started, names)
             if options.evaluation.flops and now.number == options.rounds and isinstance(clients, Simulation):
-                record = replace(record, flops=count_flops(clients))
+                record = replace(record, flops=round_flops(experiment, options, clients.dataset.outline))
             try:
                 writer.commit(now, record)
             except OSError as error:
