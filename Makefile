@@ -31,7 +31,7 @@ demo: install  ## train with and without FedDecorr on embedded data and write a 
 check: install  ## lint, strict types and the fast laws: what to run after every change (less than two minutes)
 	@$(MAKE) --no-print-directory --jobs 2 lint types fast-tests
 
-test: install browser slurm  ## lint, strict types and the whole test suite (at most eight minutes on two cores)
+test: install browser slurm  ## lint, strict types and the whole test suite (about a quarter of an hour on two cores)
 	@$(MAKE) --no-print-directory --jobs 4 lint types tests logged-deployment
 
 lint: install  ## style and common mistakes
