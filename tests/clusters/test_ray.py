@@ -36,9 +36,8 @@ class Cluster:
 
     def __init__(self) -> None:
         command = [sys.executable, str(HELPERS / "ray_cluster.py")]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HELPERS), *sys.path])}
         self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, start_new_session=True
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
         )
         self.address = self._read()
 
@@ -61,6 +60,7 @@ class Cluster:
 def cluster() -> Iterator[Cluster]:
     """Give a cluster with a token."""
     with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(HELPERS), *sys.path]))  # where the methods of these tests are
         patch.setenv("RAY_AUTH_MODE", "token")
         patch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))
         patch.setenv("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")  # it is on the loopback

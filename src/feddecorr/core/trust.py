@@ -90,6 +90,11 @@ def own_modules_found() -> Iterator[None]:
         sys.path[:] = [place for place in sys.path if place not in added]
 
 
+def own_search_path() -> str:
+    """Return, as PYTHONPATH has it, where this user's own modules are: for processes of another machine."""
+    return os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), *_own_folders]))
+
+
 def _get(name: str, hint: str = "") -> Any:
     module, _, attribute = name.partition(":")
     try:

@@ -14,6 +14,7 @@ from importlib.util import find_spec
 
 from pydantic import Field, NonNegativeFloat, PositiveInt
 
+from feddecorr.core.trust import own_search_path
 from feddecorr.engines.supervised import supervised
 from feddecorr.errors import RunError, UserError
 from feddecorr.sweeps.executor import Executor
@@ -52,7 +53,8 @@ class OnRay(Executor):
     def run(self, jobs: Sequence[Job], tell: Tell) -> dict[str, FailedRun]:
         """Let the driver do the runs."""
         with supervised(DRIVER, cluster=bool(self.address)) as driver:
-            driver.connection.send((self, [replace(job, path=job.path.absolute()) for job in jobs]))
+            absolute = [replace(job, path=job.path.absolute()) for job in jobs]
+            driver.connection.send((self, absolute, own_search_path()))
             driver.start()
             try:
                 while True:

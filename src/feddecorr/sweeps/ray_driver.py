@@ -30,6 +30,7 @@ from feddecorr.config.experiment import Experiment
 from feddecorr.core.devices import on_host
 from feddecorr.core.paths import HeldError, InnerPath
 from feddecorr.core.temporary import temporary_folder
+from feddecorr.core.trust import VARIABLE
 from feddecorr.data import DATA
 from feddecorr.data.dataset import Data
 from feddecorr.data.public import is_missing
@@ -361,24 +362,34 @@ def _plain(error: Exception) -> str:
     return re.sub(r"\x1b\[\d*m", "", str(error)).strip()
 
 
-def connect(home: Path, chosen: OnRay) -> None:
-    """Join the cluster, or start one of this machine's cores."""
+CONNECTIONS = 3
+"""How often to try a client server of Ray that does not start in time, as a cluster's first one may."""
+
+
+def connect(home: Path, chosen: OnRay, search_path: str) -> None:
+    """Join the cluster, or start one of this machine's cores; on a cluster, the user's own modules are searched for."""
     quiet: dict[str, Any] = {"logging_level": "ERROR", "log_to_driver": False}
-    if chosen.address:
-        own = {name: os.environ[name] for name in ("PYTHONPATH", "FEDDECORR_TRUST") if name in os.environ}
-        ray.init(address=chosen.address, runtime_env={"env_vars": own}, **quiet)
+    if not chosen.address:
+        os.environ["TMPDIR"] = str(home / "cwd")  # what killed workers leave there goes with it
+        ray.init(num_cpus=chosen.jobs or available_cores(), include_dashboard=False, **quiet)
         return
-    os.environ["TMPDIR"] = str(home / "cwd")  # what killed workers leave there goes with it
-    ray.init(num_cpus=chosen.jobs or available_cores(), include_dashboard=False, **quiet)
+    known = {VARIABLE: "*", **({"PYTHONPATH": search_path} if search_path else {})}
+    for attempt in range(1, CONNECTIONS + 1):
+        try:
+            ray.init(address=chosen.address, runtime_env={"env_vars": known}, **quiet)
+            return
+        except ConnectionError as error:
+            if attempt == CONNECTIONS or "client server failed" not in str(error):
+                raise
 
 
 def main(home: Path, descriptor: int) -> None:
     """Do the runs that the connection names, and answer with how far they are, and which of them failed."""
     os.set_inheritable(descriptor, False)
     with Connection(descriptor) as connection:
-        chosen, jobs = connection.recv()
+        chosen, jobs, search_path = connection.recv()
         try:
-            connect(home, chosen)
+            connect(home, chosen, search_path)
         except Exception as error:  # Ray has many, for a wrong address, a wrong token or another version
             hint = f"is there a cluster at {chosen.address}, with Ray {ray.__version__} and Python "
             hint += f"{platform.python_version()}, and is its token in RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH?"
